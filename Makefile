@@ -1,0 +1,69 @@
+# `make quickstart` and `make test` are all a newcomer needs: each creates the
+# environment $(VENV), installs what it needs, and runs.
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+
+BIN := $(VENV)/bin
+# Each stamp marks an installation that is newer than the files that describe it.
+CREATED := $(VENV)/.created
+CORE := $(VENV)/.installed-core
+TEST := $(VENV)/.installed-test
+PROJECT := setup.cfg pyproject.toml
+
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help quickstart test test-all lint format clean
+
+help:
+	@echo "make quickstart  install into $(VENV), train on digits, show the uncertainty"
+	@echo "make test        install into $(VENV), then lint, type check and tests"
+	@echo "make test-all    every test, with the full cross product of combinations"
+	@echo "make lint        ruff and mypy only"
+	@echo "make format      let ruff fix and format the code"
+	@echo "make clean       remove caches and build products (not $(VENV))"
+	@echo
+	@echo "PYTHON=python3.12 chooses the interpreter, VENV=dir the environment."
+
+quickstart: $(CORE)
+	@$(BIN)/tfvn quickstart
+
+test: lint
+	@$(BIN)/python -m pytest -n $(JOBS) -m "not exhaustive"
+
+test-all: lint
+	@$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(TEST)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(TEST)
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean:
+	rm -rf build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path "./.venv*" -prune -exec rm -rf {} +
+
+$(CREATED):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "tfvn needs Python 3.11 or newer; choose one with: make PYTHON=python3.11 ..." >&2; \
+	    exit 1; }
+	@echo "Creating the environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(CORE): $(CREATED) $(PROJECT)
+	@echo "Installing tfvn into $(VENV) (the first time this downloads TensorFlow: minutes)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(TEST): $(CREATED) $(PROJECT)
+	@echo "Installing tfvn and its test tools into $(VENV) (the first time this downloads TensorFlow: minutes)"
+	@$(PIP) install --editable ".[test]"
+	@touch $(CORE) $@

@@ -1,0 +1,156 @@
+import inspect
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import _tfvn_command
+from tfvn import cli
+
+ROOT = Path(_tfvn_command.__file__).parent
+
+
+def launch(*arguments, **environment):
+    """Runs the launcher as a shell would: a new process, no variable set by us."""
+    inherited = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    return subprocess.run(
+        [sys.executable, "-m", "_tfvn_command", *arguments],
+        cwd=ROOT,
+        env={**inherited, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def exit_status(arguments):
+    """Returns the status of a command that leaves through argparse."""
+    with pytest.raises(SystemExit) as leaving:
+        cli.main(arguments)
+    return leaving.value.code
+
+
+@pytest.fixture
+def quickstart_calls(monkeypatch):
+    """Replaces the quickstart by a recorder of its arguments."""
+    from tfvn import quickstart
+
+    calls = []
+    monkeypatch.setattr(quickstart, "run", lambda **kwargs: calls.append(kwargs))
+    return calls
+
+
+class TestLauncher:
+    def test_is_the_console_script(self):
+        (script,) = metadata.entry_points(group="console_scripts", name="tfvn")
+        assert script.load() is _tfvn_command.main
+
+    def test_help_teaches_without_noise(self):
+        done = launch("--help")
+        assert done.stderr == ""
+        assert done.returncode == 0
+        assert "quickstart" in done.stdout
+        assert "examples:" in done.stdout
+
+    def test_version(self):
+        done = launch("--version")
+        assert done.stderr == ""
+        assert done.returncode == 0
+        assert done.stdout.startswith(f"tfvn {metadata.version('tfvn')} (tensorflow ")
+
+    def test_mistake_is_one_line(self):
+        done = launch("quickstart", "--epochs", "none")
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert done.stderr.count("\n") == 1
+        assert "Received: 'none'" in done.stderr
+
+    def test_what_is_no_log_line_is_passed_on(self, capfd):
+        with _tfvn_command._without_log_noise():
+            os.write(2, b"I0000 00:00:1794792368.065575    2857 a.cc:31] No GPU.\n")
+            os.write(2, b"a warning somebody should see\n")
+        assert capfd.readouterr().err == "a warning somebody should see\n"
+
+    def test_a_failed_import_shows_its_messages(self, capfd):
+        def fail():
+            with _tfvn_command._without_log_noise():
+                os.write(2, b"library not found\n")
+                raise ImportError
+
+        with pytest.raises(ImportError):
+            fail()
+        os.write(2, b"and stderr works again\n")
+        assert capfd.readouterr().err == "library not found\nand stderr works again\n"
+
+
+class TestCommand:
+    def test_nothing_asked_shows_the_help(self, capsys):
+        assert cli.main([]) == 0
+        assert "usage: tfvn" in capsys.readouterr().out
+
+    def test_unknown_command(self, capsys):
+        assert exit_status(["fly"]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "'fly'" in error
+        assert "quickstart" in error
+
+    def test_mistake_of_the_user(self, capsys, monkeypatch):
+        def refuse(_):
+            raise cli.CommandError("no such model. Received: path='x'")
+
+        monkeypatch.setattr(cli, "_run_quickstart", refuse)
+        assert cli.main(["quickstart"]) == 2
+        captured = capsys.readouterr()
+        assert captured.err == "tfvn: error: no such model. Received: path='x'\n"
+        assert captured.out == ""
+
+    def test_a_mistake_of_ours_is_not_hidden(self, monkeypatch):
+        def crash(_):
+            raise ValueError("a bug")
+
+        monkeypatch.setattr(cli, "_run_quickstart", crash)
+        with pytest.raises(ValueError, match="a bug"):
+            cli.main(["quickstart"])
+
+    def test_interruption_is_quiet(self, capsys, monkeypatch):
+        def interrupt(_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(cli, "_run_quickstart", interrupt)
+        assert cli.main(["quickstart"]) == 130
+        assert capsys.readouterr() == ("", "")
+
+
+class TestQuickstart:
+    def test_arguments_reach_it(self, quickstart_calls):
+        assert cli.main(["quickstart", "--epochs", "3", "--seed", "7"]) == 0
+        assert quickstart_calls == [{"epochs": 3, "seed": 7}]
+
+    def test_defaults_are_those_of_the_function(self):
+        from tfvn import quickstart
+
+        parameters = inspect.signature(quickstart.run).parameters
+        arguments = cli._build_parser().parse_args(["quickstart"])
+        assert arguments.epochs == parameters["epochs"].default
+        assert arguments.seed == parameters["seed"].default
+
+    @pytest.mark.parametrize(
+        "arguments", [["--epochs", "0"], ["--epochs", "2.5"], ["--seed", "-1"]]
+    )
+    def test_bad_numbers(self, quickstart_calls, capsys, arguments):
+        assert exit_status(["quickstart", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert f"Received: {arguments[1]!r}" in error
+        assert quickstart_calls == []
+
+    def test_help_teaches(self, capsys):
+        assert exit_status(["quickstart", "--help"]) == 0
+        text = capsys.readouterr().out
+        assert "default: 40" in text
+        assert "examples:" in text

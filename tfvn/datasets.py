@@ -1,0 +1,217 @@
+"""Data sets as NumPy arrays: `tfvn.datasets.load`."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+_SPLITS = ("train", "test")
+_DIGITS_FILE = Path(__file__).parent / "data" / "digits.npz"
+
+
+class Dataset(NamedTuple):
+    """The two splits of a data set, each a pair `(x, y)` of NumPy arrays."""
+
+    train: Pair
+    test: Pair
+
+
+def load(
+    name: str = "digits", split: str | None = None, *, num_words: int | None = None
+) -> Dataset | Pair:
+    """Loads a data set as NumPy arrays.
+
+    | name | train / test | `x` |
+    | --- | --- | --- |
+    | `"digits"` | 1,437 / 360 | images (8, 8, 1), inside the package |
+    | `"mnist"` | 60,000 / 10,000 | images (28, 28, 1) |
+    | `"fashion_mnist"` | 60,000 / 10,000 | images (28, 28, 1) |
+    | `"cifar10"` | 50,000 / 10,000 | images (32, 32, 3) |
+    | `"imdb"` | 25,000 / 25,000 | reviews, sequences of word ids |
+
+    Images are float32 in [0, 1]; `y` is int64. The order of the examples is the same
+    on every call. The reviews are an object array of int32 arrays with the ids and the
+    order of `keras.datasets.imdb.load_data`: 1 starts a review, 2 is a word left out,
+    0 is free for padding.
+
+    `"digits"` needs neither a network nor a data directory. The other images come from
+    TensorFlow Datasets (`pip install "tfvn[datasets]"`), which reads the directory in
+    the environment variable `TFDS_DATA_DIR` and downloads what is not there; the
+    reviews come from Keras. Where the environment variable `TFVN_DATA_DIR` names a
+    directory that holds `imdb.npz` or `fashion_mnist_test.npz`, these are read instead.
+
+    Args:
+        name: The name of the data set.
+        split: `"train"` or `"test"` for one split, `None` for both.
+        num_words: For `"imdb"` only: ids from this number on become 2. `None` keeps
+            the ids Keras keeps.
+
+    Returns:
+        A `Dataset`, which unpacks as `(x_train, y_train), (x_test, y_test)`, or the
+        pair `(x, y)` of the one `split`.
+
+    Example:
+
+    >>> (x_train, y_train), (x_test, y_test) = tfvn.datasets.load("digits")
+    >>> x_train.shape, x_test.shape
+    ((1437, 8, 8, 1), (360, 8, 8, 1))
+    >>> x, y = tfvn.datasets.load("digits", split="test")
+    >>> x.dtype, y.dtype
+    (dtype('float32'), dtype('int64'))
+    """
+    _check_arguments(name, split, num_words)
+    load_splits = _LOADERS[name]
+    options = {} if num_words is None else {"num_words": num_words}
+    if split is not None:
+        (pair,) = load_splits((split,), **options)
+        return pair
+    return Dataset(*load_splits(_SPLITS, **options))
+
+
+def _check_arguments(name: str, split: str | None, num_words: int | None) -> None:
+    if name not in _LOADERS:
+        raise ValueError(
+            f"`name` must be one of {', '.join(map(repr, _LOADERS))}. "
+            f"Received: name={name!r}"
+        )
+    if split not in (None, *_SPLITS):
+        raise ValueError(
+            f"`split` must be 'train', 'test' or None. Received: split={split!r}"
+        )
+    if num_words is not None and name != "imdb":
+        raise ValueError(
+            "`num_words` applies to 'imdb' only. "
+            f"Received: name={name!r}, num_words={num_words!r}"
+        )
+    if num_words is not None and num_words < 1:
+        raise ValueError(
+            f"`num_words` must be a positive integer. Received: num_words={num_words!r}"
+        )
+
+
+def _images(pixels: np.ndarray, labels: np.ndarray, brightest: int) -> Pair:
+    """Scales pixels to [0, 1] and gives greyscale images their channel axis."""
+    x = pixels.astype(np.float32) / np.float32(brightest)
+    return x if x.ndim == 4 else x[..., np.newaxis], labels.astype(np.int64)
+
+
+def _load_digits(splits: tuple[str, ...]) -> list[Pair]:
+    with np.load(_DIGITS_FILE) as arrays:
+        return [
+            _images(arrays[f"x_{split}"], arrays[f"y_{split}"], brightest=16)
+            for split in splits
+        ]
+
+
+def _from_tfds(name: str) -> Callable[..., list[Pair]]:
+    def load_splits(splits: tuple[str, ...]) -> list[Pair]:
+        tfds = _import_tfds()
+        # tfds reads the variable when it is imported; passing it on makes a change
+        # after that count too.
+        builder = tfds.builder(name, data_dir=os.environ.get("TFDS_DATA_DIR") or None)
+        if not builder.is_prepared():
+            builder.download_and_prepare()
+        return [_read_tfds(tfds, builder, split) for split in splits]
+
+    return load_splits
+
+
+def _import_tfds():
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise ImportError(
+            "This data set is read through TensorFlow Datasets, which could not be "
+            f'imported ({error}): run `pip install "tfvn[datasets]"`.'
+        ) from error
+    return tfds
+
+
+def _read_tfds(tfds, builder, split: str) -> Pair:
+    batch = builder.as_dataset(
+        split=split, batch_size=-1, shuffle_files=False, as_supervised=True
+    )
+    pixels, labels = tfds.as_numpy(batch)
+    return _images(pixels, labels, brightest=255)
+
+
+def _own_file(filename: str) -> Path | None:
+    """Returns the path of `filename` in `TFVN_DATA_DIR`, or `None` if it is not there."""
+    directory = os.environ.get("TFVN_DATA_DIR")
+    if not directory:
+        return None
+    path = Path(directory) / filename
+    return path if path.is_file() else None
+
+
+def _load_fashion_mnist(splits: tuple[str, ...]) -> list[Pair]:
+    path = _own_file("fashion_mnist_test.npz")
+    if path is None:
+        return _from_tfds("fashion_mnist")(splits)
+    if "train" in splits:
+        raise ValueError(
+            "`TFVN_DATA_DIR` holds only the test images of 'fashion_mnist': pass "
+            "split='test', or unset the variable to download both splits. "
+            f"Received: TFVN_DATA_DIR={os.environ['TFVN_DATA_DIR']!r}"
+        )
+    with np.load(path) as arrays:
+        return [_images(arrays["images"], arrays["labels"], brightest=255)]
+
+
+def _load_imdb(splits: tuple[str, ...], num_words: int | None = None) -> list[Pair]:
+    path = _own_file("imdb.npz")
+    if path is not None:
+        return _read_imdb(path, splits, num_words)
+    both = dict(
+        zip(_SPLITS, keras.datasets.imdb.load_data(num_words=num_words), strict=True)
+    )
+    return [(_ragged(both[s][0]), both[s][1].astype(np.int64)) for s in splits]
+
+
+def _read_imdb(
+    path: Path, splits: tuple[str, ...], num_words: int | None
+) -> list[Pair]:
+    """Reads word ranks and turns them into what Keras makes of its own file."""
+    rng = np.random.RandomState(113)  # The default seed of Keras's `load_data`.
+    pairs = {}
+    with np.load(path) as arrays:
+        if num_words is None:
+            # As in Keras, where the largest id is the first that is left out.
+            num_words = int(arrays["train_tokens"].max()) + 3
+        for split in _SPLITS:
+            # One generator shuffles both splits, so the training one always goes first.
+            labels = arrays[f"{split}_labels"].astype(np.int64)
+            order = np.arange(len(labels))
+            rng.shuffle(order)
+            if split in splits:
+                ids = arrays[f"{split}_tokens"] + np.int32(3)
+                ids = np.where(ids < num_words, ids, np.int32(2))
+                reviews = _reviews(ids, arrays[f"{split}_offsets"], order)
+                pairs[split] = (_ragged(reviews), labels[order])
+    return [pairs[split] for split in splits]
+
+
+def _reviews(
+    ids: np.ndarray, offsets: np.ndarray, order: np.ndarray
+) -> Iterator[np.ndarray]:
+    start = np.ones(1, np.int32)
+    for i in order:
+        yield np.concatenate([start, ids[offsets[i] : offsets[i + 1]]])
+
+
+def _ragged(sequences) -> np.ndarray:
+    return np.fromiter((np.asarray(s, np.int32) for s in sequences), dtype=object)
+
+
+_LOADERS: dict[str, Callable[..., list[Pair]]] = {
+    "digits": _load_digits,
+    "mnist": _from_tfds("mnist"),
+    "cifar10": _from_tfds("cifar10"),
+    "fashion_mnist": _load_fashion_mnist,
+    "imdb": _load_imdb,
+}

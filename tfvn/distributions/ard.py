@@ -1,0 +1,52 @@
+"""The automatic-relevance-determination prior."""
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_probability import distributions as tfd
+
+from tfvn.distributions.serialization import register
+
+
+@register
+class ARD(tfd.Distribution):
+    """A marker for a zero-mean Normal prior whose scale follows the posterior.
+
+    Each weight `w ~ N(mean, scale^2)` is measured against `N(0, mean^2 + scale^2)`,
+    the best zero-mean Normal for it, so that
+
+        KL = 0.5 log(1 + mean^2 / scale^2),
+
+    which is equation 11 of Neklyudov et al. with the factor 0.5 that it lacks. As
+    that prior has no density apart from a posterior, only the KL is defined.
+
+    Args:
+        dtype: Floating-point type of the weights.
+        name: Name of the distribution.
+
+    Reference:
+
+    - [Titsias and Lazaro-Gredilla, 2014](https://proceedings.mlr.press/v32/titsias14.html)
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), equation 11
+    """
+
+    def __init__(self, dtype: Any = tf.float32, name: str = "ARD"):
+        parameters = dict(locals())
+        super().__init__(
+            dtype=tf.as_dtype(dtype),
+            reparameterization_type=tfd.NOT_REPARAMETERIZED,
+            validate_args=False,
+            allow_nan_stats=True,
+            parameters=parameters,
+            name=name,
+        )
+
+    @classmethod
+    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
+        return {}
+
+    def _event_shape_tensor(self) -> Any:
+        return tf.constant([], dtype=tf.int32)
+
+    def _event_shape(self) -> tf.TensorShape:
+        return tf.TensorShape([])

@@ -1,0 +1,86 @@
+"""The log-uniform prior of variational dropout."""
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_probability import distributions as tfd
+
+from tfvn.distributions.serialization import register
+
+KL_FORMS = ("exact", "molchanov")
+
+
+@register
+class LogUniform(tfd.Distribution):
+    """The improper log-uniform prior, `p(w) = C / |w|`, with `C = 1`.
+
+    Hron et al. showed that this prior does not, in general, give a proper posterior:
+    its mass is infinite around zero and in the tails, so that what is minimised is a
+    penalised likelihood and not an approximation of a Bayesian posterior. They also
+    showed that a multiplicative posterior reaches the optimum of the KL term only as
+    `alpha` goes to infinity, so the sparsity it brings is no Bayesian or
+    description-length argument.
+
+    It has a density to compare against, `log_prob`, but nothing can be drawn from
+    it. `KL(q || LogUniform)` leaves out the constant that no gradient sees: for a
+    Gaussian `q` the true value is smaller by 2.0541200 + log C nats a weight.
+
+    Args:
+        kl: `"exact"` for the closed form of Hron et al. with its Dawson-integral
+            gradient, or `"molchanov"` for the approximation of Molchanov et al.,
+            which is off by at most 0.0094 nats a weight and cheaper.
+        dtype: Floating-point type of the weights.
+        validate_args: As in every TFP distribution.
+        allow_nan_stats: As in every TFP distribution.
+        name: Name of the distribution.
+
+    Example:
+
+    >>> import tfvn
+    >>> prior = tfvn.distributions.LogUniform()
+    >>> float(prior.log_prob(1.0))
+    0.0
+
+    Reference:
+
+    - [Kingma et al., 2015](https://arxiv.org/abs/1506.02557)
+    - [Molchanov et al., 2017](https://arxiv.org/abs/1701.05369)
+    - [Hron et al., 2017](https://arxiv.org/abs/1711.02989), proposition 1, remarks
+      1 and 2
+    """
+
+    def __init__(
+        self,
+        kl: str = "exact",
+        dtype: Any = tf.float32,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "LogUniform",
+    ):
+        parameters = dict(locals())
+        if kl not in KL_FORMS:
+            raise ValueError(
+                f"Argument `kl` must be one of {list(KL_FORMS)}. Received: kl={kl!r}"
+            )
+        self.kl = kl
+        super().__init__(
+            dtype=tf.as_dtype(dtype),
+            reparameterization_type=tfd.NOT_REPARAMETERIZED,
+            validate_args=validate_args,
+            allow_nan_stats=allow_nan_stats,
+            parameters=parameters,
+            name=name,
+        )
+
+    @classmethod
+    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
+        return {}
+
+    def _event_shape_tensor(self) -> Any:
+        return tf.constant([], dtype=tf.int32)
+
+    def _event_shape(self) -> tf.TensorShape:
+        return tf.TensorShape([])
+
+    def _log_prob(self, value: Any) -> Any:
+        return -tf.math.log(tf.abs(value))

@@ -1,0 +1,192 @@
+"""Divergences from a posterior to a prior, in nats.
+
+Pairs that have a closed form are registered with TFP, so that
+`tfd.kl_divergence(q, p)` finds them and a new pair is one function. Constants that
+no gradient sees are left out; `LogUniform` says which.
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
+
+from tfvn.distributions import ARD, LogUniform, ZeroMeanNormal, ZeroMeanUniform
+
+Tensor = Any
+
+# Molchanov et al. (2017), equation 14.
+_MOLCHANOV = (0.63576, 1.87320, 1.48695)
+
+# Past this ratio of mean to scale its square leaves float32.
+_LARGEST_RATIO = 1e18
+
+# r(u) = (exp(2 KL(u)) - 1) / (2 u) rises smoothly from 1 at u = 0 to 2 exp(gamma) at
+# infinity. It is expanded in x = (u - 5) / (u + 5), which maps [0, inf) onto [-1, 1):
+# the coefficients of the interpolant through 15 Chebyshev nodes, lowest power first.
+# In float32 the KL that comes out is within 6e-7 of the exact one, relatively.
+_MIDPOINT = 5.0
+_RATIO_COEFFICIENTS = (
+    3.04461228,
+    1.18772811,
+    -1.34501757,
+    0.74523123,
+    0.75221878,
+    -1.37537546,
+    -0.13190839,
+    1.24906536,
+    -0.05712686,
+    -0.77851581,
+    -0.01425557,
+    0.31221997,
+    0.05153470,
+    -0.05928222,
+    -0.01898625,
+)
+
+# What the closed forms to the log-uniform prior with C = 1 leave out: the KL in the
+# limit of an infinite alpha, (digamma(1/2) - log(pi e)) / 2, and for a symmetric
+# uniform law -(1 + log 2).
+_LEFT_OUT = {tfd.Normal: -2.0541199559, ZeroMeanUniform: -1.6931471806}
+
+
+def log_uniform_exact(mean: Tensor, scale: Tensor) -> Tensor:
+    """The exact KL from a Gaussian to the log-uniform prior, per weight.
+
+    With `u = mean^2 / (2 scale^2)` this is `u 2F2(1, 1; 3/2, 2; -u)`, whose
+    derivative is `D(sqrt(u)) / sqrt(u)`, `D` being the Dawson integral. The additive
+    constant is chosen so that the KL goes to 0 as `alpha = scale^2 / mean^2` goes to
+    infinity; the true KL to the improper prior `C / |w|` is smaller by
+    2.0541200 + log C.
+
+    Args:
+        mean: Means of the weights.
+        scale: Standard deviations of the weights, positive.
+
+    Returns:
+        The KL of each weight, in nats.
+
+    Example:
+
+    >>> import tfvn
+    >>> round(float(tfvn.kl.log_uniform_exact(1.0, 1.0)), 4)
+    0.4297
+
+    Reference:
+
+    - [Hron et al., 2017](https://arxiv.org/abs/1711.02989), remark 1; there `u` is
+      given as `1 / alpha`, where it is `1 / (2 alpha)`
+    """
+    mean = tf.convert_to_tensor(mean)
+    ratio = mean / tf.convert_to_tensor(scale, dtype=mean.dtype)
+    ratio = tf.clip_by_value(ratio, -_LARGEST_RATIO, _LARGEST_RATIO)
+    return _log_uniform_of_u(0.5 * tf.square(ratio))
+
+
+@tf.custom_gradient
+def _log_uniform_of_u(u: Tensor) -> Any:
+    x = (u - _MIDPOINT) / (u + _MIDPOINT)
+    ratio = tf.zeros_like(u)
+    for coefficient in reversed(_RATIO_COEFFICIENTS):
+        ratio = ratio * x + coefficient
+    value = 0.5 * tf.math.log1p(2.0 * u * ratio)
+
+    def gradient(upstream: Tensor) -> Tensor:
+        # D(s) / s is 1 - 2 u / 3 near zero, where the quotient would be 0 / 0.
+        is_small = u < 1e-4
+        root = tf.sqrt(tf.where(is_small, tf.ones_like(u), u))
+        slope = tf.where(is_small, 1.0 - u * (2.0 / 3.0), tfp.math.dawsn(root) / root)
+        return upstream * slope
+
+    return value, gradient
+
+
+def log_uniform_molchanov(log_alpha: Tensor) -> Tensor:
+    """Molchanov's approximation of the KL to the log-uniform prior, per weight.
+
+    It is `k1 sigmoid(-(k2 + k3 log_alpha)) + 0.5 softplus(-log_alpha)`: never
+    negative, and 0 as `alpha` goes to infinity, where the true KL to the improper
+    prior differs by a constant. Its largest error against `log_uniform_exact` is
+    0.0094, at `log_alpha` = -3.5.
+
+    Args:
+        log_alpha: `log(scale^2 / mean^2)` of the weights.
+
+    Returns:
+        The KL of each weight, in nats.
+
+    Example:
+
+    >>> import tfvn
+    >>> round(float(tfvn.kl.log_uniform_molchanov(0.0)), 4)
+    0.4312
+
+    Reference:
+
+    - [Molchanov et al., 2017](https://arxiv.org/abs/1701.05369), equation 14
+    """
+    log_alpha = tf.convert_to_tensor(log_alpha)
+    k1, k2, k3 = _MOLCHANOV
+    falling = k1 * tf.sigmoid(-(k2 + k3 * log_alpha))
+    return falling + 0.5 * tf.math.softplus(-log_alpha)
+
+
+def monte_carlo(
+    posterior: tfd.Distribution, prior: tfd.Distribution, weights: Tensor
+) -> Tensor:
+    """Estimates the KL per weight from a sample of the posterior.
+
+    Unbiased, and so is its gradient, but a single estimate can be negative. The
+    constants that the closed forms leave out are left out here too.
+
+    Args:
+        posterior: The distribution of the weights.
+        prior: What it is measured against.
+        weights: A reparameterized sample of `posterior`.
+
+    Returns:
+        `log q(weights) - log p(weights)`.
+    """
+    divergence = posterior.log_prob(weights) - prior.log_prob(weights)
+    if isinstance(prior, LogUniform):
+        for law, constant in _LEFT_OUT.items():
+            if isinstance(posterior, law):
+                divergence -= constant
+    return divergence
+
+
+@tfd.RegisterKL(tfd.Normal, LogUniform)
+def _normal_log_uniform(
+    q: tfd.Normal, p: LogUniform, name: str | None = None
+) -> Tensor:
+    with tf.name_scope(name or "kl_normal_log_uniform"):
+        if p.kl == "exact":
+            return log_uniform_exact(q.loc, q.scale)
+        # The mean is kept from zero, where alpha is infinite and the KL is 0 anyway.
+        mean = tf.maximum(tf.abs(q.loc), np.finfo(np.float32).tiny)
+        return log_uniform_molchanov(2.0 * (tf.math.log(q.scale) - tf.math.log(mean)))
+
+
+@tfd.RegisterKL(ZeroMeanNormal, LogUniform)
+@tfd.RegisterKL(ZeroMeanUniform, LogUniform)
+@tfd.RegisterKL(ZeroMeanNormal, ARD)
+def _zero_mean_constant(q: Any, p: Any, name: str | None = None) -> Tensor:
+    with tf.name_scope(name or "kl_zero_mean_constant"):
+        return tf.zeros(q.batch_shape_tensor(), q.dtype)
+
+
+@tfd.RegisterKL(tfd.Normal, ARD)
+def _normal_ard(q: tfd.Normal, p: ARD, name: str | None = None) -> Tensor:
+    with tf.name_scope(name or "kl_normal_ard"):
+        ratio = tf.clip_by_value(q.loc / q.scale, -_LARGEST_RATIO, _LARGEST_RATIO)
+        return 0.5 * tf.math.log1p(tf.square(ratio))
+
+
+@tfd.RegisterKL(tfd.Uniform, tfd.Normal)
+def _uniform_normal(q: tfd.Uniform, p: tfd.Normal, name: str | None = None) -> Tensor:
+    with tf.name_scope(name or "kl_uniform_normal"):
+        second_moment = q.variance() + tf.square(q.mean() - p.loc)
+        entropy = tf.math.log(q.range())
+        log_normalizer = 0.5 * np.log(2.0 * np.pi) + tf.math.log(p.scale)
+        return log_normalizer + second_moment / (2.0 * tf.square(p.scale)) - entropy

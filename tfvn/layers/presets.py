@@ -1,0 +1,50 @@
+"""Layers that name one posterior: `VarianceDense` and the like."""
+
+import inspect
+from typing import Any
+
+from tfvn.layers.base import StochasticLayer
+from tfvn.posteriors import MeanField, Posterior, Variance
+
+
+class Preset(StochasticLayer):
+    """A layer whose posterior is fixed, and whose arguments are the layer's own.
+
+    A preset is a class that inherits from a family below and from a generic layer,
+    and adds a docstring.
+    """
+
+    posterior_class: type[Posterior]
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        own = inspect.signature(self.posterior_class).parameters
+        arguments = {name: kwargs.pop(name) for name in own if name in kwargs}
+        super().__init__(*args, posterior=self.posterior_class(**arguments), **kwargs)
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if not hasattr(cls, "posterior_class"):
+            return
+        own = inspect.signature(cls.posterior_class).parameters.values()
+        merged = cls.__signature__.parameters
+        *rest, kwargs_parameter = [p for p in merged.values() if p.name != "posterior"]
+        cls.__signature__ = inspect.Signature(
+            [*rest, *(p.replace(kind=p.KEYWORD_ONLY) for p in own), kwargs_parameter]
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        del config["posterior"]
+        return {**config, **self.posterior.get_config()}
+
+
+class VariancePreset(Preset):
+    """The family of zero-mean layers."""
+
+    posterior_class = Variance
+
+
+class MeanFieldPreset(Preset):
+    """The family of layers with a factorised Normal posterior."""
+
+    posterior_class = MeanField

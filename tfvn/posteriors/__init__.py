@@ -1,0 +1,15 @@
+"""What is learned about a kernel: the posteriors."""
+
+from tfvn.posteriors.base import Posterior, get, register, registry, serialize
+from tfvn.posteriors.mean_field import MeanField
+from tfvn.posteriors.variance import Variance
+
+__all__ = [
+    "MeanField",
+    "Posterior",
+    "Variance",
+    "get",
+    "register",
+    "registry",
+    "serialize",
+]

@@ -1,0 +1,114 @@
+"""The fully factorised Normal posterior."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfvn import random
+from tfvn.kernel import KernelSpec
+from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, register
+
+Tensor = Any
+
+
+@register("mean_field")
+class MeanField(Posterior):
+    """Independent weights, each a Normal with a mean and a scale of its own.
+
+    The standard deviation is the softplus of a free variable. It starts small, at
+    about 0.01, so that a network first learns its means, as a deterministic one
+    would.
+
+    Args:
+        scale_initializer: The standard deviations at the start: a positive number,
+            or a Keras initializer that gives positive values. Defaults to values
+            around 0.01.
+
+    Example:
+
+    >>> import tfvn
+    >>> layer = tfvn.layers.Dense(
+    ...     3, posterior=tfvn.posteriors.MeanField(scale_initializer=0.1)
+    ... )
+    >>> layer.build((None, 2))
+    >>> layer.posterior_distribution().stddev().numpy().round(3).tolist()
+    [[0.1, 0.1, 0.1], [0.1, 0.1, 0.1]]
+
+    Reference:
+
+    - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424), section 3.2
+    - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655), appendix, for the
+      start
+    """
+
+    def __init__(self, scale_initializer: Any = None):
+        super().__init__()
+        self.scale_initializer = _scale_initializer(scale_initializer)
+
+    def build(
+        self,
+        add_weight: Callable[..., keras.Variable],
+        spec: KernelSpec,
+        name: str = "kernel",
+        **options: Any,
+    ) -> None:
+        self.spec = spec
+        self.mean_variable = add_weight(
+            name=f"{name}_mean", shape=spec.shape, **options
+        )
+        self.scale_variable = add_weight(
+            name=f"{name}_scale", shape=spec.shape, initializer=self._initial_variable
+        )
+        self.variable_groups = {
+            "mean": [self.mean_variable],
+            "scale": [self.scale_variable],
+        }
+
+    def _initial_variable(self, shape: Any, dtype: Any = None) -> Tensor:
+        scale = tf.convert_to_tensor(self.scale_initializer(shape, dtype=dtype))
+        smallest = float(tf.reduce_min(scale))
+        if not smallest > 0:
+            raise ValueError(
+                "Argument `scale_initializer` must give positive standard deviations. "
+                f"Received: scale_initializer={self.scale_initializer} with smallest "
+                f"value {smallest}"
+            )
+        return tfp.math.softplus_inverse(scale)
+
+    def mean(self) -> Tensor:
+        return self.mean_variable.value
+
+    def scale(self) -> Tensor:
+        """Returns the standard deviation of each weight."""
+        return tf.math.softplus(self.scale_variable.value) + SMALLEST_SCALE
+
+    def variance(self) -> Tensor:
+        return tf.square(self.scale())
+
+    def sample(self, seed: Tensor) -> Tensor:
+        scale = self.scale()
+        return self.mean() + scale * random.normal(scale.shape, seed, scale.dtype)
+
+    def distribution(self) -> tfp.distributions.Distribution:
+        return tfp.distributions.Normal(self.mean(), self.scale())
+
+    def get_config(self) -> dict[str, Any]:
+        initializer = keras.initializers.serialize(self.scale_initializer)
+        return {"scale_initializer": initializer}
+
+
+def _scale_initializer(identifier: Any) -> Any:
+    if identifier is None:
+        # Swiatkowski et al. start from N(0.01, 0.001); truncated, it stays positive.
+        return keras.initializers.TruncatedNormal(mean=0.01, stddev=0.001)
+    if isinstance(identifier, int | float):
+        if not identifier > 0:
+            raise ValueError(
+                "Argument `scale_initializer` must be a positive standard deviation. "
+                f"Received: scale_initializer={identifier}"
+            )
+        return keras.initializers.Constant(identifier)
+    return keras.initializers.get(identifier)

@@ -1,0 +1,95 @@
+"""The zero-mean posterior of a variance layer."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import keras
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfvn import distributions, random
+from tfvn.kernel import KernelSpec
+from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, register
+
+Tensor = Any
+
+# noise -> (a draw at unit scale, its variance, the law of the weights)
+_NOISES: dict[str, tuple[Callable[..., Tensor], float, type]] = {
+    "gaussian": (random.normal, 1.0, distributions.ZeroMeanNormal),
+    "bernoulli": (random.rademacher, 1.0, distributions.ZeroMeanBernoulli),
+    "uniform": (random.uniform, 1.0 / 3.0, distributions.ZeroMeanUniform),
+}
+
+
+@register("variance")
+class Variance(Posterior):
+    """Weights of mean zero that store what they know in their variances.
+
+    A weight is `scale * noise`. The scale is a free number: only its square counts,
+    so no constraint and no exponential is needed. It starts uniform on
+    `+-1 / sqrt(fan_in)`; that the weights start different from each other decides
+    whether such a layer learns.
+
+    Args:
+        noise: `"gaussian"` for standard normal noise, `"bernoulli"` for random
+            signs, or `"uniform"` for noise that is uniform on [-1, 1].
+
+    Example:
+
+    >>> import tfvn
+    >>> tfvn.posteriors.Variance(noise="uniform").law
+    'uniform'
+
+    Reference:
+
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 3
+    """
+
+    zero_mean = True
+    # Uniform on +-1 / sqrt(fan_in), as in the authors' code.
+    default_initializer: ClassVar[Any] = {
+        "class_name": "VarianceScaling",
+        "config": {"scale": 1.0 / 3.0, "mode": "fan_in", "distribution": "uniform"},
+    }
+
+    def __init__(self, noise: str = "gaussian"):
+        super().__init__()
+        if noise not in _NOISES:
+            raise ValueError(
+                f"Argument `noise` must be one of {list(_NOISES)}. "
+                f"Received: noise={noise!r}"
+            )
+        self.noise = noise
+        self.law = noise
+        # A discrete law has no finite KL to any density.
+        self.default_prior = None if noise == "bernoulli" else "log_uniform"
+        self._draw, self._unit_variance, self._distribution = _NOISES[noise]
+
+    def build(
+        self,
+        add_weight: Callable[..., keras.Variable],
+        spec: KernelSpec,
+        name: str = "kernel",
+        **options: Any,
+    ) -> None:
+        self.spec = spec
+        self.scale = add_weight(name=f"{name}_scale", shape=spec.shape, **options)
+        self.variable_groups = {"scale": [self.scale]}
+
+    def mean(self) -> Tensor:
+        return tf.zeros_like(self.scale.value)
+
+    def variance(self) -> Tensor:
+        variance = tf.square(self.scale.value)
+        return variance if self._unit_variance == 1 else self._unit_variance * variance
+
+    def sample(self, seed: Tensor) -> Tensor:
+        scale = self.scale.value
+        return scale * self._draw(scale.shape, seed, scale.dtype)
+
+    def distribution(self) -> tfp.distributions.Distribution:
+        scale = tf.maximum(tf.abs(self.scale.value), SMALLEST_SCALE)
+        return self._distribution(scale)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"noise": self.noise}

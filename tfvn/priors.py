@@ -1,0 +1,146 @@
+"""What a posterior is measured against: aliases, checks, and the row in the table.
+
+A prior is a `tfd.Distribution` over one weight, or a batch of them that broadcasts to
+the kernel. An alias stands for one that is made for the kernel at hand.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow_probability import distributions as tfd
+
+from tfvn import support
+from tfvn.distributions import ARD, LogUniform
+from tfvn.distributions.serialization import deserialize, is_config, serialize
+from tfvn.kernel import KernelSpec
+from tfvn.posteriors import Posterior
+
+AUTO = "auto"
+
+Builder = Callable[[KernelSpec], tfd.Distribution]
+
+_BUILDERS: dict[str, Builder] = {}
+_ROWS: dict[type, str] = {}
+
+
+def register(alias: str, distribution: type) -> Callable[[Builder], Builder]:
+    """Gives a prior an alias (a decorator).
+
+    The decorated function makes the prior for a `KernelSpec`. The alias is also the
+    prior's row in `tfvn.support.PRIORS`.
+
+    Args:
+        alias: What users write.
+        distribution: The class of distribution that the row is about.
+    """
+
+    def decorator(builder: Builder) -> Builder:
+        _BUILDERS[alias] = builder
+        _ROWS[distribution] = alias
+        return builder
+
+    return decorator
+
+
+@register("normal", tfd.Normal)
+def _normal(spec: KernelSpec) -> tfd.Distribution:
+    # Kaiming's scale: activations keep their size through a ReLU network of weights
+    # that are drawn from the prior.
+    return tfd.Normal(0.0, float(np.sqrt(2.0 / spec.rows)))
+
+
+@register("log_uniform", LogUniform)
+def _log_uniform(spec: KernelSpec) -> tfd.Distribution:
+    return LogUniform()
+
+
+@register("ard", ARD)
+def _ard(spec: KernelSpec) -> tfd.Distribution:
+    return ARD()
+
+
+def aliases() -> list[str]:
+    """Returns the known aliases."""
+    return sorted(_BUILDERS)
+
+
+def get(identifier: Any) -> Any:
+    """Checks what a user passed as `prior`, and reads it from a config."""
+    if is_config(identifier):
+        return deserialize(identifier)
+    if identifier is None or isinstance(identifier, tfd.Distribution):
+        return identifier
+    if isinstance(identifier, str) and identifier in (AUTO, *_BUILDERS):
+        return identifier
+    raise ValueError(
+        f"Unknown prior: expected one of {[AUTO, *aliases()]}, a `tfd.Distribution`, or "
+        f"`None` for no KL. Received: prior={identifier!r}"
+    )
+
+
+def to_config(prior: Any) -> Any:
+    """Returns a prior as plain data, for a layer's config."""
+    return serialize(prior) if isinstance(prior, tfd.Distribution) else prior
+
+
+def resolve(prior: Any, posterior: Posterior) -> Any:
+    """Returns what `prior` stands for with this posterior, if they combine."""
+    if isinstance(prior, str) and prior == AUTO:
+        prior = posterior.default_prior
+    support.require("prior", support.PRIORS, row(prior), posterior.law)
+    return prior
+
+
+def row(prior: Any) -> str:
+    """Returns the prior's row in `tfvn.support.PRIORS`."""
+    if prior is None:
+        return "none"
+    if isinstance(prior, str):
+        return prior
+    for cls in type(prior).__mro__:
+        if cls in _ROWS:
+            return _ROWS[cls]
+    return "any"
+
+
+def make(prior: Any, spec: KernelSpec) -> tfd.Distribution | None:
+    """Returns the distribution that a resolved prior is for a kernel."""
+    if isinstance(prior, str):
+        prior = _BUILDERS[prior](spec)
+    if prior is not None:
+        _check(prior, spec)
+    return prior
+
+
+def is_constant(prior: Any, posterior: Posterior) -> bool:
+    """Whether the KL is a constant that no gradient sees."""
+    name = row(prior)
+    cell = support.lookup(support.PRIORS, name, posterior.law)
+    if cell in (support.CONSTANT, support.NO_KL):
+        return True
+    return posterior.zero_mean and name in support.SCALE_FREE_PRIORS
+
+
+def _check(prior: tfd.Distribution, spec: KernelSpec) -> None:
+    if prior.event_shape.rank != 0:
+        raise ValueError(
+            "A prior must be over one weight or a batch of weights, with "
+            f"`event_shape=()`. Received: prior={prior}"
+        )
+    try:
+        shape = tf.broadcast_static_shape(prior.batch_shape, tf.TensorShape(spec.shape))
+    except ValueError:
+        shape = None
+    if shape is None or shape.as_list() != list(spec.shape):
+        raise ValueError(
+            "The batch shape of a prior must broadcast to the kernel's shape "
+            f"{spec.shape}. Received: prior.batch_shape={tuple(prior.batch_shape)}"
+        )
+    scale = prior.parameters.get("scale")
+    if scale is not None and not np.all(np.asarray(scale) > 0):
+        raise ValueError(
+            "The scale of a prior must be positive. "
+            f"Received: scale={np.asarray(scale).tolist()}"
+        )

@@ -1,0 +1,55 @@
+"""Aliases for the parts of a layer, and how a part is saved and loaded."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+
+class Registry:
+    """The parts of one kind (posteriors, estimators, ...) and their aliases.
+
+    Registering gives a class a string alias and makes it serializable by Keras in
+    one step, so that neither can be forgotten.
+
+    Args:
+        kind: What the parts are, as error messages name them: `"posterior"`.
+    """
+
+    def __init__(self, kind: str):
+        self.kind = kind
+        self._classes: dict[str, type] = {}
+
+    @property
+    def aliases(self) -> list[str]:
+        """The known aliases, in alphabetical order."""
+        return sorted(self._classes)
+
+    def register(self, alias: str, package: str = "tfvn") -> Callable[[type], type]:
+        """Returns a class decorator that registers a part under `alias`."""
+
+        def decorator(cls: type) -> type:
+            name = f"{self.kind}.{cls.__name__}"
+            keras.saving.register_keras_serializable(package, name)(cls)
+            cls.alias = alias  # type: ignore[attr-defined]
+            self._classes[alias] = cls
+            return cls
+
+        return decorator
+
+    def get(self, identifier: Any) -> Any:
+        """Returns the part that an alias, a config or an instance stands for."""
+        if isinstance(identifier, dict):
+            return keras.saving.deserialize_keras_object(identifier)
+        if isinstance(identifier, str) and identifier in self._classes:
+            return self._classes[identifier]()
+        if isinstance(identifier, tuple(self._classes.values())):
+            return identifier
+        raise ValueError(
+            f"Unknown {self.kind}: expected one of {self.aliases}, or an instance of "
+            f"such a class. Received: {self.kind}={identifier!r}"
+        )
+
+    def serialize(self, part: Any) -> dict[str, Any]:
+        """Returns the config from which `get` makes the same part again."""
+        return keras.saving.serialize_keras_object(part)

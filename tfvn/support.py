@@ -1,0 +1,116 @@
+"""What combines with what, as data.
+
+Constructors, error messages, the documentation and the test harness read these
+tables; nothing else in the library knows which combinations exist. A posterior
+enters them by its `law`, the shape of the weight distribution: `"gaussian"`,
+`"uniform"` or `"bernoulli"`. A row answers for a law it does not name with its
+`ANY` cell.
+
+To support a new estimator or prior, add its row.
+"""
+
+import dataclasses
+
+ANY = "*"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One cell of a support table.
+
+    Args:
+        how: How the combination is computed or, for a refused one, why it is not.
+        supported: Whether the combination is offered at all.
+    """
+
+    how: str
+    supported: bool = True
+
+
+EXACT = Cell("exact")
+MOMENT_MATCHING = Cell("moment matching")
+CLOSED_FORM = Cell("closed form")
+CONSTANT = Cell("constant")
+MONTE_CARLO = Cell("Monte Carlo")
+NO_KL = Cell("no KL")
+
+
+def refused(reason: str) -> Cell:
+    """Returns the cell of a combination that is refused, and why."""
+    return Cell(reason, supported=False)
+
+
+_DISCRETE = refused("a discrete posterior has an infinite KL to a density")
+
+# estimator -> law -> cell
+ESTIMATORS: dict[str, dict[str, Cell]] = {
+    "local": {"gaussian": EXACT, ANY: MOMENT_MATCHING},
+    "weights": {ANY: EXACT},
+    "mean": {ANY: Cell("no noise: the weight-scaling rule")},
+}
+
+# law -> the estimator that a layer uses unless told otherwise
+DEFAULT_ESTIMATORS: dict[str, str] = {"gaussian": "local", ANY: "weights"}
+
+# prior -> law -> cell. A `tfd.Distribution` that has no row of its own is "any".
+PRIORS: dict[str, dict[str, Cell]] = {
+    "normal": {
+        "gaussian": CLOSED_FORM,
+        "uniform": CLOSED_FORM,
+        "bernoulli": _DISCRETE,
+        ANY: MONTE_CARLO,
+    },
+    "log_uniform": {
+        "gaussian": CLOSED_FORM,
+        "uniform": CONSTANT,
+        "bernoulli": _DISCRETE,
+        ANY: MONTE_CARLO,
+    },
+    "ard": {
+        "gaussian": CLOSED_FORM,
+        "bernoulli": _DISCRETE,
+        ANY: refused("the ARD prior is defined for Gaussian posteriors only"),
+    },
+    "any": {"bernoulli": _DISCRETE, ANY: MONTE_CARLO},
+    "none": {ANY: NO_KL},
+}
+
+# Priors that do not change when a weight is scaled: the KL from a zero-mean law,
+# whatever its scale, is a constant, so a variance layer adds nothing to the loss.
+SCALE_FREE_PRIORS = ("log_uniform", "ard")
+
+
+def lookup(table: dict[str, dict[str, Cell]], row: str, law: str) -> Cell:
+    """Returns the cell of `table` for a row and the law of a posterior."""
+    cells = table[row]
+    return cells.get(law, cells[ANY])
+
+
+def require(kind: str, table: dict[str, dict[str, Cell]], row: str, law: str) -> Cell:
+    """Returns a supported cell, or raises the one sentence that says why not."""
+    cell = lookup(table, row, law)
+    if not cell.supported:
+        offered = [name for name in table if lookup(table, name, law).supported]
+        raise ValueError(
+            f"The {kind} {row!r} does not combine with a {law} posterior, because "
+            f"{cell.how}; expected one of {offered}. Received: {kind}={row!r}"
+        )
+    return cell
+
+
+def default_estimator(law: str) -> str:
+    """Returns the alias of the estimator that fits `law` best."""
+    return DEFAULT_ESTIMATORS.get(law, DEFAULT_ESTIMATORS[ANY])
+
+
+def markdown(table: dict[str, dict[str, Cell]], laws: tuple[str, ...]) -> str:
+    """Renders a table for the documentation."""
+    lines = [
+        "| | " + " | ".join(laws) + " |",
+        "| --- |" + " --- |" * len(laws),
+    ]
+    for row in table:
+        cells = [lookup(table, row, law) for law in laws]
+        texts = [c.how if c.supported else f"raises: {c.how}" for c in cells]
+        lines.append(f"| `{row}` | " + " | ".join(texts) + " |")
+    return "\n".join(lines)

@@ -27,25 +27,27 @@ _NOISE = re.compile(
 def main() -> int:
     """Runs the command and returns its exit status."""
     try:
-        if _LOG_LEVEL in os.environ:
+        with quiet_tensorflow():
             from tfvn import cli
-        else:
-            os.environ[_LOG_LEVEL] = "3"
-            with _without_log_noise():
-                from tfvn import cli
     except KeyboardInterrupt:
         return 130
     return cli.main()
 
 
 @contextlib.contextmanager
-def _without_log_noise() -> Iterator[None]:
-    """Keeps the C++ logger's lines off stderr, and passes on everything else.
+def quiet_tensorflow() -> Iterator[None]:
+    """Imports inside it keep TensorFlow's log lines off stderr, and nothing else.
+
+    Where `TF_CPP_MIN_LOG_LEVEL` is set it does nothing: the user has decided.
 
     TensorFlow logs while its libraries load (one line per library for a missing GPU
     driver), before the logger has read `TF_CPP_MIN_LOG_LEVEL`; no variable stops these
     lines. They are written to the file descriptor, not to `sys.stderr`.
     """
+    if _LOG_LEVEL in os.environ:
+        yield
+        return
+    os.environ[_LOG_LEVEL] = "3"
     sys.stderr.flush()
     with tempfile.TemporaryFile() as captured:
         stderr = os.dup(2)

@@ -45,7 +45,7 @@ def serialize(distribution: Any) -> dict[str, Any]:
             "`tfvn.distributions.register` so that it can. "
             f"Received: distribution={distribution}"
         )
-    accepted = inspect.signature(cls.__init__).parameters
+    accepted = inspect.signature(cls).parameters
     return {
         "distribution": name,
         "parameters": {

@@ -83,7 +83,8 @@ class StochasticLayer(keras.Layer):
                     f"does not take `{name}`. Received: {name}={value!r}"
                 )
         # The twin's default suits a kernel; a posterior knows what suits it.
-        kwargs.setdefault("kernel_initializer", None)
+        if "kernel_initializer" not in _positional(type(self), args):
+            kwargs.setdefault("kernel_initializer", None)
         super().__init__(*args, **kwargs)
         # A copy, so that one posterior can be given to many layers.
         self.posterior = posteriors.get(posterior).clone()
@@ -119,7 +120,8 @@ class StochasticLayer(keras.Layer):
             trainable=False,
             autocast=False,
         )
-        self._kl_added: Any = lambda: None
+        self.bias: keras.Variable | None = None
+        self._kl_added: weakref.ref | None = None
         self._advised = False
 
     def __init_subclass__(cls, **kwargs: Any):
@@ -147,7 +149,6 @@ class StochasticLayer(keras.Layer):
         spec = self.kernel_spec(input_shape)
         self._build_posterior(self.posterior, spec, "kernel")
         self._prior_distribution = priors.make(self._prior, spec)
-        self.bias = None
         if self.bias_posterior is not None:
             # A bias has an input of its own, the constant 1, and one per output;
             # its prior is still the kernel's, fan-in included, unless told.
@@ -181,20 +182,18 @@ class StochasticLayer(keras.Layer):
         It is not multiplied by `kl_weight`. Where there is no closed form this is
         an estimate from one fresh sample.
         """
+        self._check_built("`kl_divergence()`")
         return self._kl([None] * len(self._parts()))
 
     def posterior_distribution(self) -> tfp.distributions.Distribution:
         """Returns the distribution of the kernel, a batch of scalar weights."""
-        if not self.built:
-            raise AttributeError(
-                "A layer has a posterior distribution only once it is built; call it "
-                f"on data or call `build` first. Received: layer={self.name!r}"
-            )
+        self._check_built("`posterior_distribution()`")
         return self.posterior.distribution()
 
     @property
     def variable_groups(self) -> dict[str, list[keras.Variable]]:
         """The trainable variables by what they mean: mean, scale, or default."""
+        self._check_built("`variable_groups`")
         groups: dict[str, list[keras.Variable]] = {
             "mean": [],
             "scale": [],
@@ -242,6 +241,13 @@ class StochasticLayer(keras.Layer):
 
     def load_own_variables(self, store: Any) -> None:
         keras.Layer.load_own_variables(self, store)
+
+    def _check_built(self, what: str) -> None:
+        if not self.built:
+            raise ValueError(
+                f"A layer has {what} only once it has variables; call the layer on data "
+                f"or call its `build` first. Received: layer={self.name!r}, not built"
+            )
 
     def _options(self, prefix: str) -> dict[str, Any]:
         names = ("initializer", "regularizer", "constraint")
@@ -298,7 +304,7 @@ class StochasticLayer(keras.Layer):
             return
         # Keras clears the losses when the outermost layer is called, so a KL that is
         # still among them was added in this forward pass: the layer is shared.
-        added = self._kl_added()
+        added = self._kl_added and self._kl_added()
         if added is not None and any(loss is added for loss in self._get_own_losses()):
             return
         if training and self._kl_weight_argument is None and not self._advised:
@@ -307,6 +313,11 @@ class StochasticLayer(keras.Layer):
         loss = self.kl_weight.value * self._kl(weights)
         self.add_loss(loss)
         self._kl_added = weakref.ref(loss)
+
+
+def _positional(cls: type, args: tuple) -> dict[str, Any]:
+    """Returns the arguments of the Keras twin that are given by position, by name."""
+    return inspect.signature(cls).bind_partial(*args).arguments
 
 
 def merged_signature(cls: type) -> inspect.Signature:

@@ -1,0 +1,120 @@
+"""LeNet-5 on MNIST with a variance layer: Neklyudov et al. (2019), section 6.1.
+
+    python examples/variance_lenet5.py            # 10 epochs, about 3 minutes
+    python examples/variance_lenet5.py --quick    # a check that it runs
+
+The first dense layer has weights of mean zero, so the network with mean weights is a
+random guess; one sample of the weights is good, and 20 samples are better. A run that
+is interrupted goes on where the last epoch ended. Writes `metrics.json` and
+`accuracy.png` to the output directory.
+"""
+
+import argparse
+import json
+import pathlib
+import time
+
+import numpy as np
+
+from _tfvn_command import quiet_tensorflow
+
+with quiet_tensorflow():
+    import keras
+
+    import tfvn
+    from tfvn.quickstart import accuracy, predict_samples, with_mean_weights
+
+NUM_SAMPLES = 20
+
+
+def lenet5() -> keras.Sequential:
+    """Returns LeNet-5-Caffe without biases, its first dense layer a variance layer."""
+    layers = [keras.Input((28, 28, 1))]
+    for filters in (20, 50):
+        layers += [keras.layers.Conv2D(filters, 5, use_bias=False), *_normalized()]
+        layers.append(keras.layers.MaxPooling2D())
+    layers.append(keras.layers.Flatten())
+    layers += [tfvn.VarianceDense(500, use_bias=False), *_normalized()]
+    layers.append(keras.layers.Dense(10, use_bias=False, activation="softmax"))
+    return keras.Sequential(layers)
+
+
+def _normalized() -> list[keras.Layer]:
+    return [keras.layers.BatchNormalization(), keras.layers.Activation("relu")]
+
+
+def train(
+    model: keras.Sequential, data: tuple, epochs: int, batch_size: int, backup: str
+) -> None:
+    """Trains with Adam, its rate falling linearly from 1e-3 to 0."""
+    steps = epochs * int(np.ceil(len(data[0]) / batch_size))
+    rate = keras.optimizers.schedules.PolynomialDecay(1e-3, steps, 0.0)
+    model.compile(
+        optimizer=keras.optimizers.Adam(rate),
+        loss="sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+        jit_compile=False,  # XLA makes this net slower on a CPU
+    )
+    resume = keras.callbacks.BackupAndRestore(backup)
+    model.fit(*data, batch_size=batch_size, epochs=epochs, callbacks=[resume])
+
+
+def plot(single: list[float], metrics: dict, path: pathlib.Path) -> None:
+    """Draws the accuracies of single samples beside the ensemble's."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
+    axes.hist(np.array(single) * 100, bins=8, label="single samples")
+    ensemble = metrics["accuracy_ensemble"] * 100
+    axes.axvline(ensemble, color="tab:red", label=f"{NUM_SAMPLES} samples, averaged")
+    axes.set_xlabel("test accuracy, %")
+    axes.set_ylabel("samples")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Trains, evaluates, and writes the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--batch-size", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="2,000 images, one epoch")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("results/variance_lenet5")
+    )
+    options = parser.parse_args()
+
+    keras.utils.set_random_seed(options.seed)
+    (x_train, y_train), (x_test, y_test) = tfvn.datasets.load("mnist")
+    if options.quick:
+        options.epochs = 1
+        x_train, y_train = x_train[:2000], y_train[:2000]
+        x_test, y_test = x_test[:500], y_test[:500]
+    options.output.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    model = lenet5()
+    backup = str(options.output / "backup")
+    train(model, (x_train, y_train), options.epochs, options.batch_size, backup)
+
+    samples = predict_samples(model, x_test, NUM_SAMPLES)
+    mean_weights = with_mean_weights(model).predict(x_test, verbose=0)
+    single = [accuracy(sample, y_test) for sample in samples]
+    metrics = {
+        "accuracy_mean_weights": accuracy(mean_weights, y_test),
+        "accuracy_one_sample": float(np.mean(single)),
+        "accuracy_ensemble": accuracy(samples.mean(axis=0), y_test),
+        "num_samples": NUM_SAMPLES,
+        "epochs": options.epochs,
+        "seed": options.seed,
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    (options.output / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
+    plot(single, metrics, options.output / "accuracy.png")
+    print(json.dumps(metrics, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ import _tfvn_command
 from tfvn import cli
 
 ROOT = Path(_tfvn_command.__file__).parent
+LOG_LINE = b"I0000 00:00:1794792368.065575    2857 a.cc:31] No GPU.\n"
 
 
 def launch(*arguments, **environment):
@@ -22,7 +23,7 @@ def launch(*arguments, **environment):
         env={**inherited, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 
@@ -32,6 +33,13 @@ def exit_status(arguments):
     with pytest.raises(SystemExit) as leaving:
         cli.main(arguments)
     return leaving.value.code
+
+
+@pytest.fixture
+def log_level_unset(monkeypatch):
+    # Set first, so that what the code under test sets is undone as well.
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
 
 
 @pytest.fixture
@@ -69,15 +77,16 @@ class TestLauncher:
         assert done.stderr.count("\n") == 1
         assert "Received: 'none'" in done.stderr
 
-    def test_what_is_no_log_line_is_passed_on(self, capfd):
-        with _tfvn_command._without_log_noise():
-            os.write(2, b"I0000 00:00:1794792368.065575    2857 a.cc:31] No GPU.\n")
+    def test_what_is_no_log_line_is_passed_on(self, capfd, log_level_unset):
+        with _tfvn_command.quiet_tensorflow():
+            assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
+            os.write(2, LOG_LINE)
             os.write(2, b"a warning somebody should see\n")
         assert capfd.readouterr().err == "a warning somebody should see\n"
 
-    def test_a_failed_import_shows_its_messages(self, capfd):
+    def test_a_failed_import_shows_its_messages(self, capfd, log_level_unset):
         def fail():
-            with _tfvn_command._without_log_noise():
+            with _tfvn_command.quiet_tensorflow():
                 os.write(2, b"library not found\n")
                 raise ImportError
 
@@ -85,6 +94,13 @@ class TestLauncher:
             fail()
         os.write(2, b"and stderr works again\n")
         assert capfd.readouterr().err == "library not found\nand stderr works again\n"
+
+    def test_a_level_the_user_set_is_kept(self, capfd, monkeypatch):
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+        with _tfvn_command.quiet_tensorflow():
+            os.write(2, LOG_LINE)
+        assert capfd.readouterr().err == LOG_LINE.decode()
+        assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
 
 
 class TestCommand:

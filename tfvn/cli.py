@@ -124,9 +124,9 @@ def _add_quickstart(commands) -> None:
 
 
 def _run_quickstart(arguments: argparse.Namespace) -> int:
-    from tfvn import quickstart
+    from tfvn.quickstart import run
 
-    quickstart.run(epochs=arguments.epochs, seed=arguments.seed)
+    run(epochs=arguments.epochs, seed=arguments.seed)
     return 0
 
 

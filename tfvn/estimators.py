@@ -155,6 +155,19 @@ def safe_sqrt(x: Tensor) -> Any:
     return root, gradient
 
 
+def add(x: Tensor, y: Tensor) -> Tensor:
+    """Returns `x + y`, fused with the op that made `x` where `y` is a plain bias.
+
+    Keras also takes a `y` of shape `(n, 1, 1)` for a bias, and adds it along the last
+    axis of `x` if that happens to be of size `n`; it gets no chance to.
+
+    Args:
+        x: A tensor.
+        y: A tensor that broadcasts to the shape of `x`.
+    """
+    return keras.ops.add(x, y) if len(y.shape) == 1 else x + y
+
+
 def _apply(term: Term, kernel: Tensor) -> Tensor:
     return term.linear_op(term.inputs, tf.cast(kernel, term.inputs.dtype))
 
@@ -181,5 +194,5 @@ def _variance(term: Term) -> Tensor:
 def _sum(tensors: Any) -> Tensor:
     total, *rest = tensors
     for tensor in rest:
-        total = keras.ops.add(total, tensor)
+        total = add(total, tensor)
     return total

@@ -71,7 +71,7 @@ def log_uniform_exact(mean: Tensor, scale: Tensor) -> Tensor:
 
     >>> import tfvn
     >>> round(float(tfvn.kl.log_uniform_exact(1.0, 1.0)), 4)
-    0.4297
+    0.4267
 
     Reference:
 

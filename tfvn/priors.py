@@ -38,7 +38,8 @@ def register(alias: str, distribution: type) -> Callable[[Builder], Builder]:
 
     def decorator(builder: Builder) -> Builder:
         _BUILDERS[alias] = builder
-        _ROWS[distribution] = alias
+        # A second alias for a class does not take the first one's row.
+        _ROWS.setdefault(distribution, alias)
         return builder
 
     return decorator
@@ -107,10 +108,12 @@ def row(prior: Any) -> str:
 
 def make(prior: Any, spec: KernelSpec) -> tfd.Distribution | None:
     """Returns the distribution that a resolved prior is for a kernel."""
-    if isinstance(prior, str):
-        prior = _BUILDERS[prior](spec)
-    if prior is not None:
-        _check(prior, spec)
+    # Outside of the graph, if the layer is built while one is traced.
+    with tf.init_scope():
+        if isinstance(prior, str):
+            prior = _BUILDERS[prior](spec)
+        if prior is not None:
+            _check(prior, spec)
     return prior
 
 

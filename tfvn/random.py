@@ -1,9 +1,10 @@
 """The one source of noise: fast, reproducible, different on every replica.
 
 Every layer owns a `SeedGenerator` and turns its seeds into noise with the functions
-below. They are stateless, so the same seed gives the same noise in eager, graph and
-jit-compiled code, and they name their algorithm: Philox, because under XLA on a CPU
-the default is thirty times slower.
+below. They are stateless, so the same seed gives the same noise in eager code and in
+graphs (XLA makes other numbers of the same bits, the same ones every time), and they
+name their algorithm: Philox, because under XLA on a CPU the default is thirty times
+slower.
 """
 
 from typing import Any
@@ -43,12 +44,13 @@ class SeedGenerator(keras.random.SeedGenerator):
         """Returns the next seed, a tensor of two integers."""
         seed = super().next(ordered=ordered)
         replica = tf.distribute.get_replica_context()
-        if replica is None or replica.num_replicas_in_sync == 1:
-            return seed
-        # The id is a tensor when one program serves all replicas (TPU), so the
-        # fold has to be part of the graph.
-        replica_id = tf.cast(replica.replica_id_in_sync_group, seed.dtype)
-        return seed + tf.stack([replica_id * _REPLICA_STRIDE, 0])
+        if replica is not None and replica.num_replicas_in_sync > 1:
+            # The id is a tensor when one program serves all replicas (TPU), so the
+            # fold has to be part of the graph.
+            replica_id = tf.cast(replica.replica_id_in_sync_group, seed.dtype)
+            seed += tf.stack([replica_id * _REPLICA_STRIDE, 0])
+        # The samplers of TFP take 32 bits only.
+        return tf.cast(seed, tf.int32)
 
 
 def normal(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:

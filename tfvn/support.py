@@ -88,6 +88,11 @@ def lookup(table: dict[str, dict[str, Cell]], row: str, law: str) -> Cell:
 
 def require(kind: str, table: dict[str, dict[str, Cell]], row: str, law: str) -> Cell:
     """Returns a supported cell, or raises the one sentence that says why not."""
+    if row not in table:
+        raise ValueError(
+            f"The {kind} {row!r} has no row in `tfvn.support.{kind.upper()}S`; add one "
+            f"where it is registered. Received: {kind}={row!r}"
+        )
     cell = lookup(table, row, law)
     if not cell.supported:
         offered = [name for name in table if lookup(table, name, law).supported]

@@ -38,8 +38,8 @@ class LogUniform(tfd.Distribution):
 
     >>> import tfvn
     >>> prior = tfvn.distributions.LogUniform()
-    >>> float(prior.log_prob(1.0))
-    0.0
+    >>> round(float(prior.log_prob(2.0)), 4)
+    -0.6931
 
     Reference:
 

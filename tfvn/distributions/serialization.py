@@ -37,7 +37,7 @@ def serialize(distribution: Any) -> dict[str, Any]:
     Returns:
         A dictionary of strings, numbers, lists and such dictionaries.
     """
-    cls: Any = type(distribution)
+    cls: Any = distribution.__class__
     name = cls.__name__
     if _find(name) is not cls:
         raise ValueError(
@@ -45,7 +45,8 @@ def serialize(distribution: Any) -> dict[str, Any]:
             "`tfvn.distributions.register` so that it can. "
             f"Received: distribution={distribution}"
         )
-    accepted = inspect.signature(cls).parameters
+    # Of `__init__`: some of TFP's classes have a `__new__` that takes anything.
+    accepted = inspect.signature(cls.__init__).parameters
     return {
         "distribution": name,
         "parameters": {
@@ -74,22 +75,23 @@ def is_config(value: Any) -> bool:
     return isinstance(value, dict) and set(value) == {"distribution", "parameters"}
 
 
-def _find(name: str) -> type | None:
+def _find(name: str) -> Any:
     return _CUSTOM.get(name) or getattr(tfd, name, None)
 
 
 def _to_data(value: Any, where: str) -> Any:
     if isinstance(value, tfd.Distribution):
         return serialize(value)
+    # Before the plain numbers, of which a NumPy scalar may be one.
+    if tf.is_tensor(value) or isinstance(value, tf.Variable | np.ndarray | np.generic):
+        array = np.asarray(value)
+        return {"array": array.tolist(), "dtype": array.dtype.name}
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tf.DType):
         return {"dtype": value.name}
     if isinstance(value, list | tuple):
         return [_to_data(item, where) for item in value]
-    if tf.is_tensor(value) or isinstance(value, tf.Variable | np.ndarray | np.generic):
-        array = np.asarray(value)
-        return {"array": array.tolist(), "dtype": array.dtype.name}
     raise ValueError(
         f"A prior is saved as numbers, arrays and distributions, but {where} is none "
         "of them; give the prior other parameters or leave the layer unsaved. "

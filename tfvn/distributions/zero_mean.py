@@ -33,9 +33,15 @@ class ZeroMeanNormal(tfd.Normal):
         allow_nan_stats: bool = True,
         name: str = "ZeroMeanNormal",
     ):
-        parameters = dict(locals())
         super().__init__(0.0, scale, validate_args, allow_nan_stats, name=name)
-        self._parameters = self._no_dependency(parameters)
+        self._parameters = self._no_dependency(
+            {
+                "scale": scale,
+                "validate_args": validate_args,
+                "allow_nan_stats": allow_nan_stats,
+                "name": name,
+            }
+        )
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
@@ -60,10 +66,16 @@ class ZeroMeanUniform(tfd.Uniform):
         allow_nan_stats: bool = True,
         name: str = "ZeroMeanUniform",
     ):
-        parameters = dict(locals())
         scale = tf.convert_to_tensor(scale)
         super().__init__(-scale, scale, validate_args, allow_nan_stats, name=name)
-        self._parameters = self._no_dependency(parameters)
+        self._parameters = self._no_dependency(
+            {
+                "scale": scale,
+                "validate_args": validate_args,
+                "allow_nan_stats": allow_nan_stats,
+                "name": name,
+            }
+        )
         self.scale = scale
 
     @classmethod
@@ -116,7 +128,7 @@ class ZeroMeanBernoulli(tfd.Distribution):
         return self.scale * random.rademacher(shape, seed, self.scale.dtype)
 
     def _prob(self, value: Any) -> Any:
-        return tf.where(tf.abs(value) == self.scale, 0.5, 0.0)
+        return tf.cast(tf.abs(value) == self.scale, self.dtype) / 2
 
     def _log_prob(self, value: Any) -> Any:
         return tf.math.log(self._prob(value))

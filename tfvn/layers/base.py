@@ -1,6 +1,7 @@
 """What every layer with a random kernel shares."""
 
 import inspect
+import numbers
 import warnings
 import weakref
 from typing import Any
@@ -107,6 +108,8 @@ class StochasticLayer(keras.Layer):
             self._bias_prior = priors.resolve(
                 self._prior if kernel_prior else self.bias_prior, self.bias_posterior
             )
+            _check_kl_method(kl_method, self._bias_prior, self.bias_posterior)
+            _check_kl_method(kl_method, self._bias_prior, self.bias_posterior)
         self.seed = seed
         self.seed_generator = random.SeedGenerator(seed)
         self._kl_weight_argument = _check_kl_weight(kl_weight)
@@ -127,7 +130,7 @@ class StochasticLayer(keras.Layer):
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
         # `help()` and notebooks then show the Keras twin's arguments and ours.
-        cls.__signature__ = merged_signature(cls)
+        cls.__signature__ = ClassSignature(merged_signature(cls))
 
     # What a linear op provides.
 
@@ -171,7 +174,7 @@ class StochasticLayer(keras.Layer):
         outputs, weights = self.estimator(terms, self.seed_generator)
         self._add_kl(weights, training)
         if self.bias is not None:
-            outputs = keras.ops.add(outputs, self.expand_bias(self.bias))
+            outputs = estimators.add(outputs, self.expand_bias(self.bias))
         if self.activation is not None:
             outputs = self.activation(outputs)
         return outputs
@@ -282,21 +285,23 @@ class StochasticLayer(keras.Layer):
         return parts
 
     def _kl(self, weights: Any) -> Tensor:
-        total = tf.zeros((), self.variable_dtype)
+        total = tf.zeros(())
         for (posterior, prior, distribution), drawn in zip(
             self._parts(), weights, strict=True
         ):
             if priors.is_constant(prior, posterior):
                 continue
-            q = posterior.distribution()
+            # In the prior's precision, float32 unless told: the layer's may be half.
+            dtype = distribution.dtype
+            q = _cast(posterior.distribution(), dtype)
             if _uses_monte_carlo(self.kl_method, prior, posterior):
                 if drawn is None:
                     drawn = posterior.sample(self.seed_generator.next())
-                divergence = kl.monte_carlo(q, distribution, drawn)
+                divergence = kl.monte_carlo(q, distribution, tf.cast(drawn, dtype))
             else:
                 divergence = tfp.distributions.kl_divergence(q, distribution)
-            total += tf.reduce_sum(divergence)
-        return tf.cast(total, tf.float32)
+            total += tf.cast(tf.reduce_sum(divergence), tf.float32)
+        return total
 
     def _add_kl(self, weights: Any, training: bool | None) -> None:
         parts = self._parts()
@@ -318,6 +323,22 @@ class StochasticLayer(keras.Layer):
 def _positional(cls: type, args: tuple) -> dict[str, Any]:
     """Returns the arguments of the Keras twin that are given by position, by name."""
     return inspect.signature(cls).bind_partial(*args).arguments
+
+
+class ClassSignature:
+    """A `__signature__` of a class that its instances do not have.
+
+    An instance is called with inputs and not with the arguments of the constructor,
+    and `tf.function` goes by what `inspect.signature` says of it.
+    """
+
+    def __init__(self, signature: inspect.Signature):
+        self._signature = signature
+
+    def __get__(self, instance: Any, owner: type) -> inspect.Signature:
+        if instance is not None:
+            raise AttributeError("__signature__")
+        return self._signature
 
 
 def merged_signature(cls: type) -> inspect.Signature:
@@ -346,6 +367,16 @@ def merged_signature(cls: type) -> inspect.Signature:
         positional["kernel_initializer"] = initializer.replace(default=None)
     rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
     return inspect.Signature([*positional.values(), *keywords.values(), rest])
+
+
+def _cast(
+    distribution: tfp.distributions.Distribution, dtype: tf.DType
+) -> tfp.distributions.Distribution:
+    if distribution.dtype == dtype:
+        return distribution
+    parameters = distribution.parameters.items()
+    tensors = {key: tf.cast(v, dtype) for key, v in parameters if tf.is_tensor(v)}
+    return distribution.copy(**tensors)
 
 
 def _bias_prior(prior: Any, spec: KernelSpec, bias_spec: KernelSpec) -> Any:
@@ -382,10 +413,12 @@ def _check_kl_method(method: str, prior: Any, posterior: Posterior) -> str:
     return method
 
 
-def _check_kl_weight(kl_weight: float | None) -> float | None:
-    if kl_weight is not None and not kl_weight >= 0:
+def _check_kl_weight(kl_weight: Any) -> float | None:
+    if kl_weight is None:
+        return None
+    if not isinstance(kl_weight, numbers.Real) or not kl_weight >= 0:
         raise ValueError(
             "Argument `kl_weight` must be `None` or a number that is not negative. "
-            f"Received: kl_weight={kl_weight}"
+            f"Received: kl_weight={kl_weight!r}"
         )
-    return kl_weight
+    return float(kl_weight)

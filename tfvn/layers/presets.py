@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from tfvn.layers.base import StochasticLayer
+from tfvn.layers.base import ClassSignature, StochasticLayer
 from tfvn.posteriors import MeanField, Posterior, Variance
 
 
@@ -28,9 +28,9 @@ class Preset(StochasticLayer):
         own = inspect.signature(cls.posterior_class).parameters.values()
         merged = cls.__signature__.parameters
         *rest, kwargs_parameter = [p for p in merged.values() if p.name != "posterior"]
-        cls.__signature__ = inspect.Signature(
-            [*rest, *(p.replace(kind=p.KEYWORD_ONLY) for p in own), kwargs_parameter]
-        )
+        keywords = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
+        signature = inspect.Signature([*rest, *keywords, kwargs_parameter])
+        cls.__signature__ = ClassSignature(signature)
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()

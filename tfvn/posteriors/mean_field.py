@@ -34,8 +34,9 @@ class MeanField(Posterior):
     ...     3, posterior=tfvn.posteriors.MeanField(scale_initializer=0.1)
     ... )
     >>> layer.build((None, 2))
-    >>> layer.posterior_distribution().stddev().numpy().round(3).tolist()
-    [[0.1, 0.1, 0.1], [0.1, 0.1, 0.1]]
+    >>> print(layer.posterior_distribution().stddev().numpy().round(3))
+    [[0.1 0.1 0.1]
+     [0.1 0.1 0.1]]
 
     Reference:
 
@@ -68,15 +69,18 @@ class MeanField(Posterior):
         }
 
     def _initial_variable(self, shape: Any, dtype: Any = None) -> Tensor:
-        scale = tf.convert_to_tensor(self.scale_initializer(shape, dtype=dtype))
-        smallest = float(tf.reduce_min(scale))
+        # Outside of the graph, if the layer is built while one is traced.
+        with tf.init_scope():
+            scale = tf.convert_to_tensor(self.scale_initializer(shape, dtype=dtype))
+            smallest = float(tf.reduce_min(scale))
         if not smallest > 0:
             raise ValueError(
                 "Argument `scale_initializer` must give positive standard deviations. "
                 f"Received: scale_initializer={self.scale_initializer} with smallest "
                 f"value {smallest}"
             )
-        return tfp.math.softplus_inverse(scale)
+        # The inverse of softplus; TFP's does not know bfloat16.
+        return scale + tf.math.log(-tf.math.expm1(-scale))
 
     def mean(self) -> Tensor:
         return self.mean_variable.value

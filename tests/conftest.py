@@ -1,0 +1,61 @@
+"""What every test starts from: a quiet TensorFlow, two devices, a fixed seed."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+import keras
+import pytest
+import tensorflow as tf
+
+from tfvn import estimators, posteriors, priors, support
+from tfvn.distributions import serialization
+
+# Two logical devices, so that `MirroredStrategy` has replicas. They have to be there
+# before TensorFlow is first used, and cost nothing to tests that don't want them.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration() for _ in range(2)],
+)
+
+
+@pytest.fixture(autouse=True)
+def _clean_keras():
+    """Gives every test the same seed, and takes its traces out of Keras."""
+    policy = keras.config.dtype_policy()
+    keras.utils.set_random_seed(0)
+    yield
+    keras.config.set_dtype_policy(policy)
+    keras.utils.clear_session(free_memory=False)
+
+
+@pytest.fixture(scope="session")
+def two_replicas():
+    """A strategy that splits each batch between two logical CPUs."""
+    from harness import two_replicas
+
+    return two_replicas()
+
+
+@pytest.fixture
+def registries(monkeypatch):
+    """Forgets, after a test, what it registered."""
+    for registry in (posteriors.registry, estimators.registry):
+        monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+    for module, names in {
+        priors: ("_BUILDERS", "_ROWS"),
+        serialization: ("_CUSTOM",),
+        support: ("ESTIMATORS", "PRIORS"),
+    }.items():
+        for name in names:
+            copied = {
+                key: dict(value) if isinstance(value, dict) else value
+                for key, value in getattr(module, name).items()
+            }
+            monkeypatch.setattr(module, name, copied)
+    known = keras.saving.get_custom_objects()
+    before = dict(known)
+    yield
+    known.clear()
+    known.update(before)

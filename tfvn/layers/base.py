@@ -416,7 +416,7 @@ def _check_kl_method(method: str, prior: Any, posterior: Posterior) -> str:
 def _check_kl_weight(kl_weight: Any) -> float | None:
     if kl_weight is None:
         return None
-    if not isinstance(kl_weight, numbers.Real) or not kl_weight >= 0:
+    if not isinstance(kl_weight, numbers.Real) or not float(kl_weight) >= 0:
         raise ValueError(
             "Argument `kl_weight` must be `None` or a number that is not negative. "
             f"Received: kl_weight={kl_weight!r}"

@@ -25,13 +25,25 @@ import tfvn
 from tfvn import support
 
 # Arguments of the Keras twins that a random kernel has no use for.
-NOT_TAKEN = {"lora_rank", "lora_alpha", "quantization_config"}
+NOT_TAKEN = {
+    "lora_rank",
+    "lora_alpha",
+    "quantization_config",
+    "gptq_unpacked_column_size",
+}
 
 # How many trainable variables a posterior has for one kernel.
-VARIABLES = {"variance": 1, "mean_field": 2}
+VARIABLES = {"variance": 1, "mean_field": 2, "gaussian_dropout": 2, "k_tied": 3}
 
-# The arguments that give each posterior its variants, one for each law.
-VARIANTS = {"variance": [{"noise": n} for n in ("gaussian", "bernoulli", "uniform")]}
+# The arguments that give each posterior its variants.
+VARIANTS = {
+    "variance": [{"noise": n} for n in ("gaussian", "bernoulli", "uniform")],
+    "gaussian_dropout": [
+        *({"alpha": alpha} for alpha in ("layer", "neuron", "weight")),
+        {"parameterization": "additive"},
+    ],
+    "k_tied": [{"rank": rank} for rank in (1, 2)],
+}
 
 # Where a layer is trained. The first ones are cheap enough for every combination.
 REGIMES = ("graph", "jit", "mixed_float16", "mixed_bfloat16")
@@ -65,27 +77,29 @@ def twin_arguments(layer_class):
     return {name: p for name, p in parameters.items() if name not in skipped}
 
 
-def make_twin(layer):
-    """Returns the built Keras twin that holds the posterior's means."""
-    twin_class = twin_of(type(layer))
+def make_twin(layer, input_shape, kernel=None, bias=None, **kwargs):
+    """Returns a built Keras twin.
+
+    Args:
+        layer: A stochastic layer.
+        input_shape: Shape of the inputs, the batch included.
+        kernel: The kernel of the twin; the posterior's means unless given.
+        bias: The bias of the twin; the layer's or its means unless given.
+        **kwargs: Arguments of the twin that differ from the layer's.
+    """
     config = layer.get_config()
-    names = twin_arguments(type(layer))
-    kwargs = {name: config[name] for name in names if name in config}
-    kwargs["kernel_initializer"] = "zeros"
-    twin = twin_class(**kwargs)
-    mean = keras.ops.convert_to_numpy(layer.posterior.mean())
-    channels = mean.shape[-2] * getattr(layer, "groups", 1)
-    shape = [None] * (layer.input_spec.min_ndim or 2)
-    axis = 1 if getattr(layer, "data_format", None) == "channels_first" else -1
-    shape[axis] = channels
-    if len(shape) > 2:
-        shape = [64 if size is None else size for size in shape]
-    twin.build(tuple(shape))
-    bias = layer.bias
-    if layer.bias_posterior is not None:
-        bias = layer.bias_posterior.mean()
-    values = [mean] if bias is None else [mean, keras.ops.convert_to_numpy(bias)]
-    twin.set_weights(values)
+    taken = {n: config[n] for n in twin_arguments(type(layer)) if n in config}
+    taken[f"{layer.kernel_argument}_initializer"] = "zeros"
+    twin = twin_of(type(layer))(**{**taken, **kwargs})
+    twin.build(tuple(input_shape))
+    if kernel is None:
+        kernel = keras.ops.convert_to_numpy(layer.posterior.mean())
+    if bias is None and layer.has_bias:
+        bias = layer.bias
+        if layer.bias_posterior is not None:
+            bias = layer.bias_posterior.mean()
+        bias = keras.ops.convert_to_numpy(bias)
+    twin.set_weights([kernel, bias] if layer.has_bias else [kernel])
     return twin
 
 
@@ -97,14 +111,16 @@ def posterior_labels():
     labels = []
     for alias in tfvn.posteriors.registry.aliases:
         variants = VARIANTS.get(alias, [{}])
-        labels += ["/".join([alias, *v.values()]) for v in variants]
+        labels += ["/".join([alias, *map(str, v.values())]) for v in variants]
     return labels
 
 
 def make_posterior(label):
     """Returns the posterior that a label stands for, without variables."""
     alias, *values = label.split("/")
-    (variant,) = (v for v in VARIANTS.get(alias, [{}]) if [*v.values()] == values)
+    (variant,) = (
+        v for v in VARIANTS.get(alias, [{}]) if [*map(str, v.values())] == values
+    )
     return type(tfvn.posteriors.get(alias))(**variant)
 
 
@@ -127,7 +143,7 @@ def table_factors():
         "posterior": posterior_labels(),
         "estimator": list(support.ESTIMATORS),
         "prior": list(support.PRIORS),
-        "kl_method": list(tfvn.layers.base.KL_METHODS),
+        "kl_method": list(tfvn.layers.random_weight.KL_METHODS),
         "bias": ["none", "plain", "mean_field"],
     }
 
@@ -155,12 +171,16 @@ def to_arguments(combination, layer_class):
     posterior = make_posterior(combination["posterior"])
     preset = issubclass(layer_class, tfvn.layers.Preset)
     bias = combination["bias"]
+    if issubclass(layer_class, tfvn.layers.EinsumDense):
+        with_bias = {"bias_axes": None} if bias == "none" else {}
+    else:
+        with_bias = {"use_bias": bias != "none"}
     return {
         **(posterior.get_config() if preset else {"posterior": posterior}),
         "estimator": combination["estimator"],
         "prior": make_prior(combination["prior"]),
         "kl_method": combination["kl_method"],
-        "use_bias": bias != "none",
+        **with_bias,
         "bias_posterior": "mean_field" if bias == "mean_field" else None,
     }
 
@@ -255,16 +275,19 @@ def run_layer_test(layer_class, init_kwargs, input_shape, regimes=ALL_REGIMES):
     check_counts(case)
     check_saving(case)
     for regime in regimes:
-        _REGIME_CHECKS[regime](case)
+        REGIME_CHECKS[regime](case)
 
 
 def check_construction(case):
     layer = case.layer(name="layer")
     assert layer.name == "layer"
     assert not layer.built
-    for name in {"units", "filters", "padding", "groups", "use_bias"}:
-        if name in case.init_kwargs:
-            assert getattr(layer, name) == case.init_kwargs[name]
+    for name, value in case.init_kwargs.items():
+        if name in twin_arguments(case.layer_class):
+            # Keras keeps some arguments under other names.
+            kept = getattr(layer, name, None)
+            wanted = type(kept)(value) if type(kept) in (bool, int, str) else None
+            assert wanted is None or kept == wanted
     inputs, _ = case.data()
     layer(inputs)
     assert layer.built
@@ -294,8 +317,9 @@ def check_shapes(case):
     twin = twin_of(case.layer_class)(
         **{k: v for k, v in case.init_kwargs.items() if k in names}
     )
-    expected = twin.compute_output_shape(case.input_shape)
-    assert layer.compute_output_shape(case.input_shape) == expected
+    # Keras's transposed convolutions give a list.
+    expected = tuple(twin.compute_output_shape(case.input_shape))
+    assert tuple(layer.compute_output_shape(case.input_shape)) == expected
     spec = layer.compute_output_spec(keras.KerasTensor(case.input_shape))
     assert (spec.shape, spec.dtype) == (expected, "float32")
     symbolic = layer(keras.Input(batch_shape=(None, *case.input_shape[1:])))
@@ -317,7 +341,7 @@ def check_counts(case):
     if expected is not None:
         if layer.bias_posterior is not None:
             expected += VARIABLES[layer.bias_posterior.alias]
-        elif layer.use_bias:
+        elif layer.has_bias:
             expected += 1
         assert len(layer.trainable_weights) == expected
     groups = layer.variable_groups
@@ -511,7 +535,7 @@ def check_mirrored(case):
         np.testing.assert_allclose(variable, expected, rtol=1e-5, atol=1e-6)
 
 
-_REGIME_CHECKS = {
+REGIME_CHECKS = {
     "graph": check_graph,
     "jit": check_jit,
     "eager": check_eager,

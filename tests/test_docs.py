@@ -45,7 +45,7 @@ def test_contributing_runs_as_printed(capsys, registries):
     assert capsys.readouterr().out == "(2, 3, 7)\n"
     # A layer made of the four new parts trains and reports its KL.
     layer = scope["FirstAxisDense"](
-        3, posterior="laplace", prior="cauchy", estimator="two_draws", kl_weight=1e-3
+        3, posterior="laplace", prior="gumbel", estimator="two_draws", kl_weight=1e-3
     )
     model = keras.Sequential([keras.Input((5, 7)), layer])
     model.compile("sgd", "mse")

@@ -14,6 +14,17 @@ POSTERIORS = {
     "variance-bernoulli": tfvn.posteriors.Variance("bernoulli"),
     "variance-uniform": tfvn.posteriors.Variance("uniform"),
     "mean_field": tfvn.posteriors.MeanField(scale_initializer=0.3),
+    **{
+        f"gaussian_dropout-{alpha}": tfvn.posteriors.GaussianDropout(
+            alpha, initial_log_alpha=-1.0
+        )
+        for alpha in ("layer", "neuron", "weight")
+    },
+    "gaussian_dropout-additive": tfvn.posteriors.GaussianDropout(
+        parameterization="additive", initial_log_alpha=-1.0
+    ),
+    "k_tied-1": tfvn.posteriors.KTied(rank=1),
+    "k_tied-2": tfvn.posteriors.KTied(rank=2),
 }
 LINEAR_OPS = {
     "dense": (lambda **kwargs: tfvn.layers.Dense(2, **kwargs), (3,)),
@@ -53,12 +64,12 @@ def same_noise(layer):
 
 def differences(function, variable, step=1e-6):
     """Returns the gradient of a scalar by central differences."""
-    start = variable.numpy()
+    start = np.array(variable.numpy())
     gradient = np.zeros_like(start)
     for index in np.ndindex(start.shape):
         values = []
         for sign in (1, -1):
-            moved = start.copy()
+            moved = np.array(start)
             moved[index] += sign * step
             variable.assign(moved)
             values.append(float(function()))
@@ -105,7 +116,13 @@ PRIORS = {
     "log_uniform": tfvn.distributions.LogUniform(dtype=tf.float64),
     "molchanov": tfvn.distributions.LogUniform("molchanov", dtype=tf.float64),
     "ard": tfvn.distributions.ARD(dtype=tf.float64),
+    "laplace": tfd.Laplace(DOUBLE(0.1), DOUBLE(0.6)),
     "student_t": tfd.StudentT(DOUBLE(3.0), DOUBLE(0.1), DOUBLE(0.4)),
+}
+ESTIMATED = {
+    ("gaussian", "student_t"),
+    ("uniform", "student_t"),
+    ("uniform", "laplace"),
 }
 PAIRS = [
     pytest.param(name, prior, id=f"{name}-{prior}")
@@ -119,13 +136,13 @@ PAIRS = [
 @pytest.mark.parametrize(("posterior", "prior"), PAIRS)
 def test_divergence_against_differences(posterior, prior):
     layer = make_layer("dense", posterior, prior=PRIORS[prior])
-    layer.posterior.variable_groups["scale"][0].assign(
-        np.random.default_rng(1).uniform(-1.5, 1.5, (3, 2))
-    )
+    rng = np.random.default_rng(1)
+    for variable in layer.posterior.variable_groups["scale"]:
+        variable.assign(rng.uniform(-1.5, 1.5, variable.shape))
 
     def in_double_precision():
         q, p = layer.posterior.distribution(), PRIORS[prior]
-        if prior != "student_t":
+        if (layer.posterior.law, prior) not in ESTIMATED:
             return tf.reduce_sum(tfd.kl_divergence(q, p))
         same_noise(layer)
         weights = layer.posterior.sample(layer.seed_generator.next())
@@ -173,13 +190,12 @@ class TestEdges:
     def test_no_scale(self, posterior, estimator, prior, dtype):
         prior = None if posterior == "variance-bernoulli" else prior
         layer = make_layer("dense", posterior, estimator, prior, dtype)
-        (variable,) = layer.posterior.variable_groups["scale"]
         for scale in (0.0, 1e-30, 1e-12, -1e-12):
-            # What softplus takes to such a scale, or to zero by rounding.
+            # What an exponential takes to such a scale, or to zero by rounding.
             free = np.log(scale) if scale > 0 else -200.0
-            variable.assign(
-                np.full((3, 2), free if posterior == "mean_field" else scale)
-            )
+            for variable in layer.posterior.variable_groups["scale"]:
+                value = scale if "variance" in posterior else free
+                variable.assign(np.full(variable.shape, value))
             assert_finite(layer, np.ones((2, 3)))
 
     @pytest.mark.parametrize("posterior", ["variance-gaussian", "variance-uniform"])
@@ -202,8 +218,9 @@ class TestEdges:
         layer = make_layer("dense", posterior, estimator, dtype=dtype)
         for variable in layer.posterior.variable_groups.get("mean", []):
             variable.assign(np.full((3, 2), 0.01))
-        (variable,) = layer.posterior.variable_groups["scale"]
-        variable.assign(np.full((3, 2), 0.01 if "variance" in posterior else -4.6))
+        for variable in layer.posterior.variable_groups["scale"]:
+            value = 0.01 if "variance" in posterior else -4.6
+            variable.assign(np.full(variable.shape, value))
         for size in sizes:
             assert_finite(layer, size * np.array([[1.0, -1.0, 1.0], [0.0, 1.0, 0.0]]))
 

@@ -13,17 +13,39 @@ from ztests import assert_mean
 
 import tfvn
 from tfvn import support
-from tfvn.distributions import ARD, LogUniform, ZeroMeanNormal, ZeroMeanUniform
+from tfvn.distributions import (
+    ARD,
+    DiminishingStudentT,
+    KTiedNormal,
+    LogScaleNormal,
+    LogUniform,
+    MultiplicativeNormal,
+    SpikeAndSlab,
+    ZeroMeanNormal,
+    ZeroMeanUniform,
+)
 from tfvn.kl import log_uniform_exact, log_uniform_molchanov
 
 # What KL(q || LogUniform) leaves out, from E[log|w|] in closed form.
 GAUSSIAN_CONSTANT = 0.5 * (special.digamma(0.5) - np.log(np.pi * np.e))
 UNIFORM_CONSTANT = -(1.0 + np.log(2.0))
 
+
+def two_normals(slab, spike):
+    """A spike and slab of equal weights, in double precision."""
+    scales = np.array([slab, spike])
+    halves = tfd.Categorical(probs=np.array([0.5, 0.5]))
+    return tfd.MixtureSameFamily(halves, tfd.Normal(np.zeros(2), scales))
+
+
 # Priors without a closed form, for any floating-point type.
 ANY = {
     "student_t": lambda t: tfd.StudentT(t(3.0), t(0.1), t(0.5)),
     "laplace": lambda t: tfd.Laplace(t(0.0), t(0.4)),
+    "horseshoe": lambda t: tfd.Horseshoe(t(0.5)),
+    "spike_and_slab": lambda t: (
+        SpikeAndSlab(0.7, 0.05) if t is np.float32 else two_normals(0.7, 0.05)
+    ),
     "cauchy": lambda t: tfd.Cauchy(t(0.0), t(0.3)),
     "mixture": lambda t: tfd.MixtureSameFamily(
         tfd.Categorical(probs=t([0.3, 0.7])), tfd.Normal(t([0.0, 0.5]), t([0.1, 2.0]))
@@ -265,6 +287,161 @@ class TestClosedForms:
         assert np.isfinite(divergence)
 
 
+class TestLaplace:
+    @pytest.mark.parametrize("loc", [0.0, 0.3])
+    @pytest.mark.parametrize(
+        ("mean", "scale"), [(0.0, 1.0), (0.3, 0.05), (-1.5, 2.0), (2.0, 0.1)]
+    )
+    def test_closed_form_against_quadrature(self, mean, scale, loc):
+        q, _ = gaussian(mean, scale)
+        p = tfd.Laplace(np.float64(loc), np.float64(0.4))
+        # Moved to where the kink is, around which panels shrink.
+        moved, bounds = gaussian(mean - loc, scale)
+        expected = quadrature(moved, tfd.Laplace(np.float64(0.0), p.scale), bounds)
+        assert float(tfd.kl_divergence(q, p)) == pytest.approx(expected, rel=1e-6)
+
+    def test_extreme_values_stay_finite(self):
+        mean, scale = np.meshgrid(
+            np.float32([0.0, 1e-30, -1.0, 1e10]), np.float32([1e-12, 1.0, 1e10])
+        )
+        value, gradients = value_and_gradients(
+            lambda m, s: tfd.kl_divergence(tfd.Normal(m, s), tfd.Laplace(0.0, 1.0)),
+            mean,
+            scale,
+        )
+        assert np.all(np.isfinite(value))
+        assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+
+
+ALPHA_SHAPES = {"layer": (), "neuron": (1, 3), "weight": (4, 3)}
+
+
+class TestMultiplicativeNormal:
+    """Weights that share an alpha, against the sum over the weights."""
+
+    LOG_ALPHA = np.linspace(np.log(1e-8), np.log(1e8), 12)
+
+    def alphas(self, granularity):
+        shape = ALPHA_SHAPES[granularity]
+        return np.resize(self.LOG_ALPHA[2:], shape).astype("float32")
+
+    @pytest.mark.parametrize("granularity", ALPHA_SHAPES)
+    @pytest.mark.parametrize("prior", ["exact", "molchanov", "ard"])
+    def test_sum_over_the_weights(self, prior, granularity):
+        log_alpha = self.alphas(granularity)
+        # Not of the means, even where they are zero.
+        mean = np.linspace(-1.0, 2.0, 12).reshape(4, 3).astype("float32")
+        mean[0, 1] = 0.0
+        each = np.broadcast_to(log_alpha, (4, 3)).ravel().astype("float64")
+        p = ARD() if prior == "ard" else LogUniform(prior)
+        if prior == "ard":
+            expected = 0.5 * np.sum(np.log1p(np.exp(-each)))
+        elif prior == "exact":
+            expected = sum(exact_reference(0.5 * np.exp(-x)) for x in each)
+        else:
+            expected = float(tf.reduce_sum(log_uniform_molchanov(each)))
+        q = MultiplicativeNormal(mean, log_alpha)
+        assert float(tfvn.kl.total(q, p)) == pytest.approx(expected, rel=1e-5)
+        assert tfd.kl_divergence(q, p).shape == (4, 3)
+
+    @pytest.mark.parametrize("prior", [LogUniform(), LogUniform("molchanov"), ARD()])
+    def test_stays_finite_from_1e_minus_8_to_1e8(self, prior):
+        value, (gradient,) = value_and_gradients(
+            lambda a: tfd.kl_divergence(
+                MultiplicativeNormal(tf.ones_like(a), a), prior
+            ),
+            self.LOG_ALPHA,
+        )
+        assert np.all(np.isfinite(value))
+        assert np.all(value >= 0)
+        assert np.all(np.diff(value) < 0)
+        assert np.all(np.isfinite(gradient))
+        assert np.all(gradient <= 0)
+        # At 1e-8, 0.5 (log 2 + gamma - log alpha) and half a nat per unit of log alpha.
+        np.testing.assert_allclose(gradient[0], -0.5, rtol=1e-3)
+
+    @pytest.mark.parametrize("alpha", ["layer", "neuron", "weight"])
+    @pytest.mark.parametrize("log_alpha", [-1e4, np.log(1e-8), np.log(1e8), 1e4])
+    def test_layers_stay_finite(self, alpha, log_alpha):
+        layer = tfvn.GaussianDropoutDense(3, alpha=alpha, kl_weight=1.0)
+        layer.build((None, 4))
+        (variable,) = layer.variable_groups["scale"]
+        variable.assign(np.full(variable.shape, log_alpha))
+        with tf.GradientTape() as tape:
+            outputs = layer(np.ones((2, 4), "float32"))
+            loss = tf.reduce_sum(outputs) + sum(layer.losses)
+        variables = [v.value for v in layer.trainable_variables]
+        assert np.all(np.isfinite(outputs))
+        assert np.isfinite(loss)
+        for gradient in tape.gradient(loss, variables):
+            assert np.all(np.isfinite(gradient))
+
+    def test_updates_keep_alpha_in_its_range(self):
+        layer = tfvn.GaussianDropoutDense(3, initial_log_alpha=18.0, kl_weight=1.0)
+        layer.build((None, 4))
+        (variable,) = layer.variable_groups["scale"]
+        keras.optimizers.SGD(1.0).apply([tf.constant(-50.0)], [variable])
+        assert float(variable.numpy()) == pytest.approx(np.log(1e8), rel=1e-6)
+
+
+def scattered(*shape, low=0.05, high=1.5):
+    return np.random.default_rng(4).uniform(low, high, shape).astype("float32")
+
+
+GAUSSIANS = {
+    "normal": lambda: tfd.Normal(scattered(4, 3, low=-1.0), scattered(4, 3)),
+    "zero_mean": lambda: ZeroMeanNormal(scattered(4, 3)),
+    "log_scale": lambda: LogScaleNormal(
+        scattered(4, 3, low=-1.0), scattered(4, 3, low=-3.0)
+    ),
+    "multiplicative": lambda: MultiplicativeNormal(
+        scattered(4, 3), scattered(1, 3, low=-3.0)
+    ),
+    "k_tied": lambda: KTiedNormal(
+        scattered(4, 3, low=-1.0), scattered(4, 2), scattered(3, 2)
+    ),
+    "uniform": lambda: ZeroMeanUniform(scattered(4, 3)),
+}
+CLOSED = {
+    "normal": tfd.Normal(0.2, 0.7),
+    "normal-per-weight": tfd.Normal(0.2, scattered(4, 3)),
+    "laplace": tfd.Laplace(0.1, 0.7),
+    "log_uniform": LogUniform(),
+    "molchanov": LogUniform("molchanov"),
+    "ard": ARD(),
+}
+
+
+@pytest.mark.parametrize("prior", CLOSED)
+@pytest.mark.parametrize("law", GAUSSIANS)
+def test_total_is_the_sum_over_the_weights(law, prior):
+    if law == "uniform" and prior in ("ard", "laplace"):
+        pytest.skip("There is no closed form.")
+    q, p = GAUSSIANS[law](), CLOSED[prior]
+    each = tfd.kl_divergence(q, p)
+    assert each.shape == (4, 3)
+    expected = float(tf.reduce_sum(tf.cast(each, tf.float64)))
+    assert float(tfvn.kl.total(q, p)) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_diminishing_student_t_is_log_uniform_up_to_a_constant():
+    w = np.float32([1e-3, -0.02, 0.5, 30.0])
+    student_t, log_uniform = DiminishingStudentT(), LogUniform()
+    difference = student_t.log_prob(w) - log_uniform.log_prob(w)
+    np.testing.assert_allclose(difference, difference[0], atol=1e-5)
+    # What is left out is TFP's normaliser.
+    complete = tfd.StudentT(np.float64(1e-16), np.float64(0.0), np.float64(1.0))
+    left_out = student_t.log_prob(w) - complete.log_prob(w.astype("float64")).numpy()
+    np.testing.assert_allclose(left_out, left_out[0], atol=1e-4)
+    # The gradients of the estimate are those of the log-uniform prior.
+    q, bounds = gaussian(0.7, 0.4)
+    p = LogUniform(dtype=tf.float64)
+    sample = np.random.default_rng(1).normal(0.7, 0.4, 50_000).astype("float32")
+    q32 = tfd.Normal(np.float32(0.7), np.float32(0.4))
+    estimates = tfvn.kl.monte_carlo(q32, student_t, sample).numpy()
+    assert_mean(estimates, quadrature(q, p, bounds))
+
+
 class TestMonteCarlo:
     """Every pair of the table that is estimated is estimated without bias."""
 
@@ -279,8 +456,7 @@ class TestMonteCarlo:
         parameters = layer.posterior
         if posterior == "mean_field":
             parameters.mean_variable.assign(np.full((40, 50), self.MEAN))
-            free = np.log(np.expm1(self.SCALE))
-            parameters.scale_variable.assign(np.full((40, 50), free))
+            parameters.log_scale_variable.assign(np.full((40, 50), np.log(self.SCALE)))
         else:
             parameters.scale.assign(np.full((40, 50), self.SCALE))
         return layer
@@ -356,7 +532,9 @@ class TestMonteCarlo:
         assert_mean(estimates, self.expected("mean_field", p))
 
     def test_gradient_is_unbiased(self):
-        layer = self.make_layer("mean_field", prior=ANY["laplace"](np.float32))
+        layer = self.make_layer(
+            "mean_field", prior=ANY["laplace"](np.float32), kl_method="monte_carlo"
+        )
         means = layer.posterior.mean_variable
         gradients = []
         for _ in range(30):
@@ -373,7 +551,9 @@ class TestMonteCarlo:
         assert_mean(np.ravel(gradients), (above - below) / (2 * step), rounding=1e-3)
 
     def test_a_wrong_sign_fails(self):
-        layer = self.make_layer("mean_field", prior=ANY["laplace"](np.float32))
+        layer = self.make_layer(
+            "mean_field", prior=ANY["laplace"](np.float32), kl_method="monte_carlo"
+        )
         estimates = -self.estimate(layer)
         with pytest.raises(AssertionError, match="The mean of element"):
             assert_mean(
@@ -410,7 +590,7 @@ class TestLayers:
         expected = sum(
             numpy_normal_kl(
                 part.mean_variable.numpy(),
-                np.log1p(np.exp(part.scale_variable.numpy())),
+                np.exp(part.log_scale_variable.numpy()),
                 np.sqrt(2 / fan_in),
             )
             for part in parts
@@ -448,7 +628,7 @@ class TestLayers:
         self.scatter(layer)
         expected = numpy_normal_kl(
             layer.posterior.mean_variable.numpy(),
-            np.log1p(np.exp(layer.posterior.scale_variable.numpy())),
+            np.exp(layer.posterior.log_scale_variable.numpy()),
             scales,
         )
         assert float(layer.kl_divergence()) == pytest.approx(expected, rel=1e-5)
@@ -577,6 +757,26 @@ class TestMethod:
         (loss,) = layer.losses
         assert float(loss) == pytest.approx(float(tf.reduce_sum(expected)), rel=1e-4)
 
+    @pytest.mark.parametrize(
+        "posterior", ["mean_field", "k_tied", "gaussian_dropout", "variance"]
+    )
+    @pytest.mark.parametrize(("estimator", "seeds"), [("weights", 1), ("local", 2)])
+    def test_monte_carlo_draws_no_second_sample(self, posterior, estimator, seeds):
+        layer = tfvn.layers.Dense(
+            3,
+            posterior=posterior,
+            estimator=estimator,
+            kl_method="monte_carlo",
+            prior="laplace",
+            kl_weight=1.0,
+        )
+        layer.build((None, 4))
+        before = layer.seed_generator.state.numpy()
+        layer(np.ones((2, 4), "float32"))
+        after = layer.seed_generator.state.numpy()
+        assert np.sum(after - before) == seeds
+        assert len(layer.losses) == 1
+
 
 class TestCountedOnce:
     @pytest.fixture
@@ -604,4 +804,7 @@ class TestCountedOnce:
 
 def test_every_supported_pair_is_tested_above():
     # A new row or law should not come without its own comparison.
-    assert set(support.PRIORS) == {"normal", "log_uniform", "ard", "any", "none"}
+    assert set(support.PRIORS) == {
+        *("normal", "log_uniform", "ard", "laplace", "student_t", "horseshoe"),
+        *("spike_and_slab", "any", "none"),
+    }

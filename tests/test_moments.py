@@ -1,10 +1,11 @@
 """Outputs of layers against the moments that follow from their posteriors."""
 
+import harness
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from ztests import assert_moments, assert_uncorrelated
+from ztests import assert_mean, assert_moments, assert_uncorrelated
 
 import tfvn
 from tfvn import support
@@ -17,6 +18,14 @@ POSTERIORS = {
     "variance-bernoulli": tfvn.posteriors.Variance("bernoulli"),
     "variance-uniform": tfvn.posteriors.Variance("uniform"),
     "mean_field": tfvn.posteriors.MeanField(),
+    "gaussian_dropout-layer": tfvn.posteriors.GaussianDropout("layer"),
+    "gaussian_dropout-neuron": tfvn.posteriors.GaussianDropout("neuron"),
+    "gaussian_dropout-weight": tfvn.posteriors.GaussianDropout("weight"),
+    "gaussian_dropout-additive": tfvn.posteriors.GaussianDropout(
+        parameterization="additive"
+    ),
+    "k_tied-1": tfvn.posteriors.KTied(rank=1),
+    "k_tied-2": tfvn.posteriors.KTied(rank=2),
 }
 UNIT_VARIANCE = {"gaussian": 1.0, "bernoulli": 1.0, "uniform": 1.0 / 3.0}
 
@@ -96,8 +105,29 @@ def weight_moments(posterior):
     if isinstance(posterior, tfvn.posteriors.Variance):
         scale = posterior.scale.numpy().astype("float64")
         return np.zeros_like(scale), UNIT_VARIANCE[posterior.noise] * scale**2
-    mean, free = posterior.mean_variable.numpy(), posterior.scale_variable.numpy()
-    return mean.astype("float64"), np.log1p(np.exp(free.astype("float64"))) ** 2
+    mean = posterior.mean_variable.numpy().astype("float64")
+    free = [v.numpy().astype("float64") for v in posterior.variable_groups["scale"]]
+    if isinstance(posterior, tfvn.posteriors.KTied):
+        left, right = (np.exp(factor) for factor in free)
+        return mean, as_kernel(left @ right.T, posterior.spec) ** 2
+    (free,) = free
+    if isinstance(posterior, tfvn.posteriors.MeanField):
+        return mean, np.exp(2 * free)
+    if posterior.parameterization == "additive":
+        return mean, np.exp(free)
+    if posterior.alpha == "neuron":
+        free = as_kernel(np.tile(free, (posterior.spec.rows, 1)), posterior.spec)
+    return mean, np.exp(free) * mean**2
+
+
+def as_kernel(matrix, spec):
+    """Returns a matrix of rows and columns in the shape of a kernel."""
+    kernel = np.zeros(spec.shape)
+    rows = [a for a in range(kernel.ndim) if a not in spec.output_axes]
+    order = [*rows, *spec.output_axes]
+    moved = np.moveaxis(kernel, order, range(kernel.ndim))
+    moved[...] = matrix.reshape(moved.shape)
+    return kernel
 
 
 def output_moments(op, layer, x):
@@ -132,25 +162,192 @@ def draw_by_tiling(layer, x, count=DRAWS):
 
 @pytest.mark.parametrize(
     ("op", "bias_posterior"),
-    [
-        ("dense", None),
-        ("dense", "mean_field"),
-        ("dense-3d", "mean_field"),
-        ("conv2d", None),
-        ("conv2d", "mean_field"),
-    ],
+    [("dense", None), ("conv2d", "mean_field")],
 )
 @pytest.mark.parametrize(("posterior", "estimator"), NOISY_CELLS)
 def test_outputs_have_the_moments_of_the_posterior(
     op, posterior, estimator, bias_posterior
 ):
+    check_outputs(op, posterior, estimator, bias_posterior)
+
+
+def check_outputs(op, posterior, estimator, bias_posterior):
     layer, x = make_layer(op, posterior, estimator, bias_posterior), make_inputs(op)
     # Examples of one call share their noise unless it is drawn per output.
     if estimator == "local":
         samples = draw_by_tiling(layer, x, count=5 * DRAWS)
     else:
-        samples = draw(layer, x)
+        samples = draw(layer, x, count=5_000, jit_compile=False)
     assert_moments(samples, *output_moments(op, layer, x))
+
+
+@pytest.mark.parametrize(
+    ("op", "bias_posterior"),
+    [
+        ("dense", "mean_field"),
+        ("dense", "k_tied"),
+        ("dense", "gaussian_dropout"),
+        ("dense-3d", "mean_field"),
+        ("conv2d", None),
+    ],
+)
+@pytest.mark.parametrize("estimator", ["local", "flipout", "weights"])
+@pytest.mark.parametrize("posterior", ["variance-gaussian", "mean_field"])
+def test_outputs_with_and_without_a_random_bias(
+    op, posterior, estimator, bias_posterior
+):
+    check_outputs(op, posterior, estimator, bias_posterior)
+
+
+# Every linear op: what makes the layer, and the shape of its inputs.
+EVERY_OP = {
+    "Dense": ({"units": 3}, (2, 4)),
+    "EinsumDense": (
+        {"equation": "btd,ndh->bhtn", "output_shape": (2, 3, 2), "bias_axes": "hn"},
+        (3, 4),
+    ),
+    "EinsumDense-ellipsis": (
+        {"equation": "...td,hdt->...h", "output_shape": (3,), "bias_axes": "h"},
+        (2, 3, 2),
+    ),
+    "EinsumDense-shared-axis": (
+        {"equation": "btd,tdh->bht", "output_shape": (2, 3), "bias_axes": "ht"},
+        (3, 4),
+    ),
+    "Conv1D": (
+        {"filters": 4, "kernel_size": 3, "padding": "causal", "groups": 2},
+        (4, 2),
+    ),
+    "Conv2D": (
+        {"filters": 3, "kernel_size": (2, 3), "dilation_rate": (1, 2)},
+        (3, 6, 2),
+    ),
+    "Conv3D": (
+        {"filters": 2, "kernel_size": 2, "strides": (1, 2, 1), "padding": "same"},
+        (2, 3, 2, 2),
+    ),
+    "Conv2DTranspose": (
+        {"filters": 2, "kernel_size": 3, "strides": 2, "padding": "same"},
+        (2, 2, 3),
+    ),
+    "DepthwiseConv2D": (
+        {"kernel_size": 2, "depth_multiplier": 2, "strides": 2, "padding": "same"},
+        (3, 4, 2),
+    ),
+}
+FAMILIES = ["variance-gaussian", "gaussian_dropout-neuron", "mean_field", "k_tied-2"]
+
+
+def make_any(op, posterior, estimator):
+    """Returns a layer of any linear op, its variables far from where they start."""
+    arguments, shape = EVERY_OP[op]
+    layer = getattr(tfvn.layers, op.split("-")[0])(
+        **arguments,
+        posterior=POSTERIORS[posterior],
+        estimator=estimator,
+        prior=None,
+        seed=11,
+    )
+    layer.build((None, *shape))
+    rng = np.random.default_rng(5)
+    for variable in layer.trainable_variables:
+        variable.assign(rng.uniform(-1.5, 1.5, variable.shape))
+    return layer
+
+
+def twin_moments(layer, x):
+    """Returns means and variances of the outputs, computed by the Keras twin."""
+    mean, variance = weight_moments(layer.posterior)
+    x = x.astype("float64")
+    bias = layer.bias.numpy()
+    twins = (
+        harness.make_twin(layer, x.shape, kernel, bias, dtype="float64")
+        for kernel, bias in ((mean, bias), (variance, np.zeros_like(bias)))
+    )
+    return [twin(part).numpy() for twin, part in zip(twins, (x, x**2), strict=True)]
+
+
+@pytest.mark.parametrize("estimator", ["local", "flipout", "weights"])
+@pytest.mark.parametrize("posterior", FAMILIES)
+@pytest.mark.parametrize("op", EVERY_OP)
+def test_every_linear_op_has_the_moments_of_the_posterior(op, posterior, estimator):
+    layer = make_any(op, posterior, estimator)
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(2, *EVERY_OP[op][1])).astype("float32")
+    if estimator == "local":
+        samples = draw_by_tiling(layer, x)
+    else:
+        samples = draw(layer, x, count=4_000, jit_compile=False)
+    assert_moments(samples, *twin_moments(layer, x))
+
+
+class TestFlipout:
+    @pytest.mark.parametrize("op", EVERY_OP)
+    def test_is_uncorrelated_between_examples(self, op):
+        layer = make_any(op, "mean_field", "flipout")
+        x = np.random.default_rng(7).normal(size=(1, *EVERY_OP[op][1]))
+        x = x.astype("float32").repeat(2, axis=0)
+        assert_mean(self.products(layer, x, count=4_000), 0.0)
+        # Not so where they share their weights.
+        layer.estimator = tfvn.estimators.get("weights")
+        with pytest.raises(AssertionError, match="The mean of element"):
+            assert_mean(self.products(layer, x, count=400), 0.0)
+
+    def products(self, layer, x, count):
+        """Returns the noise of two examples, multiplied.
+
+        The examples are not independent, so the error of a correlation is not that
+        of independent ones: it is taken from the products.
+        """
+        samples = draw(layer, x, count=count, jit_compile=False)
+        mean, _ = twin_moments(layer, x)
+        return np.prod(samples - mean, axis=1)
+
+    @pytest.mark.parametrize("posterior", POSTERIORS)
+    def test_examples_share_one_perturbation_up_to_signs(self, posterior):
+        layer = make_layer("dense", posterior, "flipout")
+        layer.bias.assign(np.zeros(3))
+        # Each example sees one row of the kernel.
+        x = np.eye(5, dtype="float32").repeat(50, axis=0)
+        mean, _ = weight_moments(layer.posterior)
+        noise = (layer(x).numpy() - x @ mean).reshape(5, 50, 3)
+        np.testing.assert_allclose(
+            np.abs(noise), np.abs(noise[:, :1]).repeat(50, axis=1), rtol=1e-3, atol=1e-5
+        )
+        signs = np.sign(noise)
+        assert np.all(np.abs(signs.mean(axis=1)) < 0.75)
+
+    @pytest.mark.parametrize(
+        ("make", "shape"),
+        [
+            (lambda **k: tfvn.layers.Dense(3, **k), (6, 4)),
+            (lambda **k: tfvn.layers.EinsumDense("...d,dh->...h", 3, **k), (2, 3, 4)),
+            (lambda **k: tfvn.layers.Conv1D(3, 2, **k), (7, 4)),
+            (lambda **k: tfvn.layers.Conv2D(4, 2, groups=2, **k), (4, 5, 4)),
+            (lambda **k: tfvn.layers.Conv3D(3, 2, **k), (3, 4, 3, 2)),
+            # As wide as its strides: each pixel gives one pixel, of any phase.
+            (lambda **k: tfvn.layers.Conv2DTranspose(3, 1, **k), (3, 4, 4)),
+            (lambda **k: tfvn.layers.DepthwiseConv2D(2, **k), (4, 5, 3)),
+        ],
+    )
+    def test_one_example_has_one_kernel_at_all_positions(self, make, shape):
+        options = {"posterior": "mean_field", "prior": None}
+        # The same at all positions, so that only the kernel can differ.
+        x = np.random.default_rng(1).normal(size=(5, shape[-1])).astype("float32")
+        x = np.broadcast_to(x.reshape(5, *[1] * (len(shape) - 1), -1), (5, *shape))
+        outputs = make(estimator="flipout", **options)(x).numpy()
+        outputs = outputs.reshape(5, -1, outputs.shape[-1])
+        np.testing.assert_allclose(
+            outputs, outputs[:, :1].repeat(outputs.shape[1], axis=1), atol=1e-5
+        )
+        independent = make(estimator="local", **options)(x).numpy()
+        independent = independent.reshape(outputs.shape)
+        assert np.abs(independent - independent[:, :1]).max() > 1e-3
+
+    def test_a_term_sees_its_own_signs_on_every_call(self):
+        layer = make_layer("dense", "mean_field", "flipout")
+        x = make_inputs("dense")
+        assert np.all(layer(x) != layer(x))
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS)
@@ -162,11 +359,11 @@ def test_posterior_distribution_has_the_moments_of_the_variables(posterior):
     np.testing.assert_allclose(distribution.variance(), variance, rtol=1e-5)
 
 
-# Above, `local` runs eagerly and `weights` compiled; here it is the other way round.
+# Above, `local` runs eagerly and the others in a graph; here they are compiled.
 @pytest.mark.parametrize(("posterior", "estimator"), NOISY_CELLS)
-def test_moments_are_right_in_graphs_compiled_or_not(posterior, estimator):
+def test_moments_are_right_in_compiled_graphs(posterior, estimator):
     layer, x = make_layer("dense", posterior, estimator), make_inputs("dense")
-    samples = draw(layer, x, count=4_000, jit_compile=estimator == "local")
+    samples = draw(layer, x, count=2_000)
     assert_moments(samples, *output_moments("dense", layer, x))
 
 
@@ -223,11 +420,14 @@ def test_local_survives_half_precision(posterior):
     # The squares of these inputs and of these scales are not in the range of float16.
     layer = make_layer("dense", posterior, "local", dtype="mixed_float16")
     layer.bias.assign(np.zeros(3))
-    if posterior == "mean_field":
-        layer.posterior.mean_variable.assign(np.zeros((5, 3)))
-        layer.posterior.scale_variable.assign(np.full((5, 3), np.log(np.expm1(1e-4))))
-    else:
-        layer.posterior.scale.assign(np.full((5, 3), 1e-4))
+    multiplicative = "gaussian_dropout" in posterior and "additive" not in posterior
+    # A scale of 1e-4, whatever it is made from.
+    free = {"variance": 1e-4, "mean_field": np.log(1e-4), "k_tied": np.log(1e-2)}
+    free = free.get(posterior.split("-")[0], 0.0 if multiplicative else np.log(1e-8))
+    for variable in layer.posterior.variable_groups["scale"]:
+        variable.assign(np.full(variable.shape, free))
+    for variable in layer.posterior.variable_groups.get("mean", []):
+        variable.assign(np.full(variable.shape, 1e-4 if multiplicative else 0.0))
     x = np.full((2, 5), 300.0, "float32")
     samples = draw_by_tiling(layer, x)
     assert samples.dtype == np.float16
@@ -285,11 +485,10 @@ class TestThatTheseTestsCanFail:
             self.check(layer)
 
     def test_a_scale_that_is_off_by_three_percent_fails(self, layer):
-        free = layer.posterior.scale_variable
+        free = layer.posterior.log_scale_variable
         x = make_inputs("dense")
         expected = output_moments("dense", layer, x)
-        scale = 1.03 * np.log1p(np.exp(free.numpy()))
-        free.assign(np.log(np.expm1(scale)))
+        free.assign(free.numpy() + np.log(1.03))
         with pytest.raises(AssertionError, match="The variance of element"):
             assert_moments(draw(layer, x), *expected)
 

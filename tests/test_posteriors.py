@@ -9,8 +9,8 @@ from ztests import assert_follows, assert_moments
 
 import tfvn
 from tfvn import posteriors
-from tfvn.kernel import KernelSpec
-from tfvn.posteriors import MeanField, Variance
+from tfvn.kernel import KernelSpec, LinearOp
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 POSTERIORS = {
     "variance-gaussian": Variance("gaussian"),
@@ -18,6 +18,41 @@ POSTERIORS = {
     "variance-uniform": Variance("uniform"),
     "mean_field": MeanField(),
     "mean_field-0.2": MeanField(scale_initializer=0.2),
+    "gaussian_dropout": GaussianDropout(),
+    "gaussian_dropout-neuron": GaussianDropout("neuron", initial_log_alpha=-1.0),
+    "gaussian_dropout-weight": GaussianDropout("weight"),
+    "gaussian_dropout-additive": GaussianDropout(parameterization="additive"),
+    "k_tied": KTied(),
+    "k_tied-1": KTied(rank=1),
+}
+
+# Those whose scales start at one given value.
+STARTS_EQUAL = {
+    "mean_field-0.2",
+    "gaussian_dropout",
+    "gaussian_dropout-neuron",
+    "gaussian_dropout-weight",
+}
+
+# The variables of a kernel of shape (3, 2): the name and the shape of each.
+MEAN = ("kernel_mean", (3, 2))
+VARIABLES = {
+    "variance": [("kernel_scale", (3, 2))],
+    "mean_field": [MEAN, ("kernel_log_scale", (3, 2))],
+    "gaussian_dropout": [MEAN, ("kernel_log_alpha", ())],
+    "gaussian_dropout-neuron": [MEAN, ("kernel_log_alpha", (2,))],
+    "gaussian_dropout-weight": [MEAN, ("kernel_log_alpha", (3, 2))],
+    "gaussian_dropout-additive": [MEAN, ("kernel_log_variance", (3, 2))],
+    "k_tied": [
+        MEAN,
+        ("kernel_log_left_scale", (3, 2)),
+        ("kernel_log_right_scale", (2, 2)),
+    ],
+    "k_tied-1": [
+        MEAN,
+        ("kernel_log_left_scale", (3, 1)),
+        ("kernel_log_right_scale", (2, 1)),
+    ],
 }
 
 
@@ -54,7 +89,7 @@ class TestContract:
     def test_two_layers_start_differently(self, name):
         first, second = self.build(name), self.build(name)
         for group, variables in first.posterior.variable_groups.items():
-            if group == "scale" and name == "mean_field-0.2":
+            if group == "scale" and name in STARTS_EQUAL:
                 continue
             for one, other in zip(
                 variables, second.posterior.variable_groups[group], strict=True
@@ -69,10 +104,10 @@ class TestContract:
         groups = self.build(name).posterior.variable_groups
         expected = {"scale"} if "variance" in name else {"mean", "scale"}
         assert set(groups) == expected
-        for group, (variable,) in groups.items():
-            assert variable.shape == (3, 2)
-            assert variable.name == f"kernel_{group}"
-            assert variable.trainable
+        found = [variable for group in groups.values() for variable in group]
+        wanted = VARIABLES.get(name) or VARIABLES[name.split("-")[0]]
+        assert [(v.name, tuple(v.shape)) for v in found] == wanted
+        assert all(variable.trainable for variable in found)
 
     def test_samples_have_the_moments_of_the_distribution(self, name):
         posterior = self.build(name).posterior
@@ -100,7 +135,8 @@ class TestContract:
     def test_variance_is_pushed_through_a_linear_op(self, name):
         posterior = self.build(name).posterior
         x = np.random.default_rng(1).normal(size=(4, 3)).astype("float32")
-        pushed = posterior.push_variance(tf.matmul, x**2)
+        op = LinearOp(tf.matmul, lambda inputs, left, right: inputs @ left @ right)
+        pushed = posterior.push_variance(op, tf.constant(x**2))
         expected = x**2 @ posterior.distribution().variance().numpy()
         np.testing.assert_allclose(pushed, expected, rtol=1e-5)
 
@@ -196,7 +232,7 @@ class TestMeanField:
 
     def test_scale_stays_positive(self):
         posterior = self.build(MeanField())
-        posterior.scale_variable.assign(np.full((50, 200), -200.0))
+        posterior.log_scale_variable.assign(np.full((50, 200), -200.0))
         assert np.all(posterior.scale() > 0)
         assert np.all(np.isfinite(np.log(posterior.scale())))
         assert np.all(np.isfinite(1 / posterior.variance().numpy()))
@@ -206,12 +242,15 @@ class TestGet:
     def test_alias(self):
         assert isinstance(posteriors.get("variance"), Variance)
         assert isinstance(posteriors.get("mean_field"), MeanField)
+        assert isinstance(posteriors.get("gaussian_dropout"), GaussianDropout)
+        assert isinstance(posteriors.get("k_tied"), KTied)
 
     @pytest.mark.parametrize("identifier", ["unknown", 3, None, MeanField])
     def test_unknown(self, identifier):
         with pytest.raises(
             ValueError,
-            match=r"Unknown posterior: expected one of \['mean_field', 'variance'\]",
+            match=r"Unknown posterior: expected one of "
+            r"\['gaussian_dropout', 'k_tied', 'mean_field', 'variance'\]",
         ):
             posteriors.get(identifier)
 

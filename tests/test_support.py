@@ -14,6 +14,8 @@ LAWS = ("gaussian", "uniform", "bernoulli")
 
 POSTERIORS = [
     posteriors.MeanField(),
+    posteriors.GaussianDropout(),
+    posteriors.KTied(),
     *(posteriors.Variance(noise) for noise in LAWS),
 ]
 

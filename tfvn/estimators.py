@@ -11,7 +11,8 @@ import keras
 import tensorflow as tf
 
 from tfvn import random
-from tfvn.posteriors.base import LinearOp, Posterior
+from tfvn.kernel import LinearOp
+from tfvn.posteriors.base import Posterior
 from tfvn.registry import Registry
 
 Tensor = Any
@@ -111,9 +112,36 @@ class WeightSampling(Estimator):
     ) -> Estimate:
         weights = tuple(term.posterior.sample(seed_generator.next()) for term in terms)
         outputs = _sum(
-            _apply(term, kernel) for term, kernel in zip(terms, weights, strict=True)
+            term.linear_op(term.inputs, kernel)
+            for term, kernel in zip(terms, weights, strict=True)
         )
         return Estimate(outputs, weights)
+
+
+@register("flipout")
+class Flipout(Estimator):
+    """Draws one kernel for the batch, and flips its signs for each example.
+
+    An example sees `mean + delta * outer(r, s)`, where `delta` is shared by the batch
+    and the signs `r` and `s` are its own: the right distribution for each example,
+    and noise that is uncorrelated between examples, though not independent. Where a
+    kernel slides over positions the signs are held along them, so that all positions
+    of an example share one kernel. Exact for weights that are symmetric about their
+    mean, as all posteriors of this library are.
+
+    Reference:
+
+    - [Wen et al., 2018](https://arxiv.org/abs/1803.04386), section 3
+    """
+
+    def __call__(
+        self, terms: list[Term], seed_generator: random.SeedGenerator
+    ) -> Estimate:
+        perturbation = _sum(_flipped(term, seed_generator) for term in terms)
+        axes = terms[0].linear_op.output_axes
+        outputs = perturbation * _signs(perturbation, axes, seed_generator)
+        means = [_mean(term) for term in terms if not term.posterior.zero_mean]
+        return Estimate(_sum([outputs, *means]), (None,) * len(terms))
 
 
 @register("mean")
@@ -168,12 +196,30 @@ def add(x: Tensor, y: Tensor) -> Tensor:
     return keras.ops.add(x, y) if len(y.shape) == 1 else x + y
 
 
-def _apply(term: Term, kernel: Tensor) -> Tensor:
-    return term.linear_op(term.inputs, tf.cast(kernel, term.inputs.dtype))
-
-
 def _mean(term: Term) -> Tensor:
-    return _apply(term, term.posterior.mean())
+    return term.linear_op(term.inputs, term.posterior.mean())
+
+
+def _flipped(term: Term, seed_generator: random.SeedGenerator) -> Tensor:
+    posterior, inputs = term.posterior, term.inputs
+    delta = posterior.sample(seed_generator.next())
+    if not posterior.zero_mean:
+        delta -= posterior.mean()
+    if term.linear_op.input_axes:
+        signs = _signs(inputs, term.linear_op.input_axes, seed_generator)
+        inputs = inputs * signs
+    return term.linear_op(inputs, delta)
+
+
+def _signs(
+    tensor: Tensor, axes: tuple[int, ...], seed_generator: random.SeedGenerator
+) -> Tensor:
+    """Random signs per example along `axes`, held along all others."""
+    rank = tensor.shape.rank
+    kept = {0, *(axis % rank for axis in axes)}
+    shape = tf.shape(tensor)
+    shape = [shape[axis] if axis in kept else 1 for axis in range(rank)]
+    return random.rademacher(tf.stack(shape), seed_generator.next(), tensor.dtype)
 
 
 def _variance(term: Term) -> Tensor:
@@ -184,11 +230,7 @@ def _variance(term: Term) -> Tensor:
         inputs = tf.cast(inputs, tf.float32)
     limit = tf.cast(_LARGEST_INPUT, inputs.dtype)
     squared = tf.square(tf.clip_by_value(inputs, -limit, limit))
-
-    def linear_op(x: Tensor, kernel: Tensor) -> Tensor:
-        return term.linear_op(x, tf.cast(kernel, x.dtype))
-
-    return term.posterior.push_variance(linear_op, squared)
+    return term.posterior.push_variance(term.linear_op, squared)
 
 
 def _sum(tensors: Any) -> Tensor:

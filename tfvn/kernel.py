@@ -1,7 +1,16 @@
-"""The geometry of a kernel, as posteriors and priors need to know it."""
+"""A kernel's geometry, and what a layer does with a kernel.
+
+These are what posteriors, priors and estimators need to know of a layer.
+"""
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+Tensor = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,11 +30,60 @@ class KernelSpec:
     output_axes: tuple[int, ...]
 
     @property
-    def columns(self) -> int:
-        """How many columns the kernel has as a matrix."""
-        return math.prod(self.shape[axis] for axis in self.output_axes)
+    def input_axes(self) -> tuple[int, ...]:
+        """The axes that the kernel shares with the input."""
+        axes = range(len(self.shape))
+        return tuple(axis for axis in axes if axis not in self.output_axes)
 
     @property
     def rows(self) -> int:
         """How many rows the kernel has as a matrix: the fan-in of an output."""
-        return math.prod(self.shape) // self.columns
+        return math.prod(self.shape[axis] for axis in self.input_axes)
+
+    @property
+    def columns(self) -> int:
+        """How many columns the kernel has as a matrix."""
+        return math.prod(self.shape[axis] for axis in self.output_axes)
+
+    def from_matrix(self, matrix: Tensor) -> Tensor:
+        """Returns a matrix of rows and columns in the shape of the kernel."""
+        axes = self.input_axes + self.output_axes
+        kernel = tf.reshape(matrix, [self.shape[axis] for axis in axes])
+        if axes == tuple(range(len(axes))):
+            return kernel
+        return tf.transpose(kernel, [axes.index(axis) for axis in range(len(axes))])
+
+    def from_columns(self, values: Tensor) -> Tensor:
+        """Returns a value per column in a shape that broadcasts to the kernel."""
+        shape = [
+            size if axis in self.output_axes else 1
+            for axis, size in enumerate(self.shape)
+        ]
+        return tf.reshape(values, shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearOp:
+    """What a layer does with a kernel, in the precision of its inputs.
+
+    Args:
+        apply: `apply(inputs, kernel)`, linear in both.
+        apply_factors: `apply_factors(inputs, left, right)`, the same for the kernel
+            whose matrix is `left @ right`, without forming it.
+        input_axes: The axes of the inputs that the kernel's rows run along, but for
+            those along which it slides.
+        output_axes: The axes of the outputs that the kernel's columns run along.
+    """
+
+    apply: Callable[[Tensor, Tensor], Tensor]
+    apply_factors: Callable[[Tensor, Tensor, Tensor], Tensor]
+    input_axes: tuple[int, ...] = ()
+    output_axes: tuple[int, ...] = ()
+
+    def __call__(self, inputs: Tensor, kernel: Tensor) -> Tensor:
+        return self.apply(inputs, tf.cast(kernel, inputs.dtype))
+
+    def factored(self, inputs: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """Returns the output for the kernel whose matrix is `left @ right`."""
+        dtype = inputs.dtype
+        return self.apply_factors(inputs, tf.cast(left, dtype), tf.cast(right, dtype))

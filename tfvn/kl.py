@@ -12,12 +12,22 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
-from tfvn.distributions import ARD, LogUniform, ZeroMeanNormal, ZeroMeanUniform
+from tfvn.distributions import (
+    ARD,
+    LogScaleNormal,
+    LogUniform,
+    MultiplicativeNormal,
+    ZeroMeanNormal,
+    ZeroMeanUniform,
+)
 
 Tensor = Any
 
 # Molchanov et al. (2017), equation 14.
 _MOLCHANOV = (0.63576, 1.87320, 1.48695)
+
+# Where a prior with a pole at zero is evaluated for a weight of zero.
+_SMALLEST_WEIGHT = 1e-12
 
 # Past this ratio of mean to scale its square leaves float32.
 _LARGEST_RATIO = 1e18
@@ -148,12 +158,86 @@ def monte_carlo(
     Returns:
         `log q(weights) - log p(weights)`.
     """
-    divergence = posterior.log_prob(weights) - prior.log_prob(weights)
+    # Some priors have a pole at zero, where a sample may be exactly.
+    is_zero = tf.abs(weights) < _SMALLEST_WEIGHT
+    off_zero = tf.where(is_zero, tf.cast(_SMALLEST_WEIGHT, weights.dtype), weights)
+    divergence = posterior.log_prob(weights) - prior.log_prob(off_zero)
     if isinstance(prior, LogUniform):
         for law, constant in _LEFT_OUT.items():
             if isinstance(posterior, law):
                 divergence -= constant
     return divergence
+
+
+def total(posterior: tfd.Distribution, prior: tfd.Distribution) -> Tensor:
+    """Returns the closed-form KL, summed over all weights.
+
+    Args:
+        posterior: The distribution of the weights.
+        prior: What it is measured against.
+
+    Returns:
+        `sum(tfd.kl_divergence(posterior, prior))`, by the cheapest way there is.
+    """
+    if isinstance(posterior, tfd.Normal) and _is_one_normal(prior):
+        return _total_normal(posterior, prior)
+    if isinstance(posterior, MultiplicativeNormal) and isinstance(
+        prior, LogUniform | ARD
+    ):
+        # Weights that share an alpha share the KL.
+        divergence = _multiplicative(posterior.log_alpha, prior)
+        size = tf.size(posterior.loc) / tf.size(divergence)
+        return tf.reduce_sum(divergence) * tf.cast(size, divergence.dtype)
+    return tf.reduce_sum(tfd.kl_divergence(posterior, prior))
+
+
+def _is_one_normal(prior: tfd.Distribution) -> bool:
+    # One prior for all weights, so that sums of squares are all that is needed.
+    return type(prior) is tfd.Normal and prior.batch_shape.rank == 0
+
+
+def _total_normal(q: tfd.Normal, p: tfd.Normal) -> Tensor:
+    # What cancels does so weight by weight: the sums of either are too large for it.
+    ratio = q.scale / p.scale
+    log_ratio = (
+        q.log_scale - tf.math.log(p.scale)
+        if isinstance(q, LogScaleNormal)
+        else tf.math.log(ratio)
+    )
+    divergence = tf.reduce_sum(0.5 * (tf.square(ratio) - 1.0) - log_ratio)
+    if isinstance(q, ZeroMeanNormal):
+        size = tf.cast(tf.size(ratio), q.dtype)
+        return divergence + 0.5 * size * tf.square(p.loc / p.scale)
+    # `l2_loss` is half the sum of squares in one pass, and so is its gradient.
+    return divergence + tf.nn.l2_loss(q.loc - p.loc) / tf.square(p.scale)
+
+
+def _multiplicative(log_alpha: Tensor, p: LogUniform | ARD) -> Tensor:
+    if isinstance(p, ARD):
+        return 0.5 * tf.math.softplus(-log_alpha)
+    if p.kl == "exact":
+        return _log_uniform_of_u(0.5 * tf.exp(-log_alpha))
+    return log_uniform_molchanov(log_alpha)
+
+
+@tfd.RegisterKL(MultiplicativeNormal, LogUniform)
+@tfd.RegisterKL(MultiplicativeNormal, ARD)
+def _multiplicative_normal(q: Any, p: Any, name: str | None = None) -> Tensor:
+    with tf.name_scope(name or "kl_multiplicative_normal"):
+        return tf.broadcast_to(_multiplicative(q.log_alpha, p), tf.shape(q.loc))
+
+
+@tfd.RegisterKL(tfd.Normal, tfd.Laplace)
+def _normal_laplace(q: Any, p: Any, name: str | None = None) -> Tensor:
+    with tf.name_scope(name or "kl_normal_laplace"):
+        # The mean of a folded normal, in units of its scale.
+        ratio = tf.clip_by_value(
+            (q.loc - p.loc) / q.scale, -_LARGEST_RATIO, _LARGEST_RATIO
+        )
+        folded = np.sqrt(2.0 / np.pi) * tf.exp(-0.5 * tf.square(ratio))
+        folded += ratio * tf.math.erf(ratio * np.sqrt(0.5))
+        entropy = 0.5 * np.log(2.0 * np.pi * np.e) + tf.math.log(q.scale)
+        return tf.math.log(2.0 * p.scale) + q.scale * folded / p.scale - entropy
 
 
 @tfd.RegisterKL(tfd.Normal, LogUniform)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from tfvn import support
-from tfvn.distributions import ARD, LogUniform
+from tfvn.distributions import ARD, DiminishingStudentT, LogUniform, SpikeAndSlab
 from tfvn.distributions.serialization import deserialize, is_config, serialize
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors import Posterior
@@ -45,11 +45,40 @@ def register(alias: str, distribution: type) -> Callable[[Builder], Builder]:
     return decorator
 
 
+# How much narrower the spike is than the slab.
+_SPIKE = 0.01
+
+
+def _kaiming_scale(spec: KernelSpec) -> float:
+    """The scale of weights at which activations keep their size in a ReLU network."""
+    return float(np.sqrt(2.0 / spec.rows))
+
+
 @register("normal", tfd.Normal)
 def _normal(spec: KernelSpec) -> tfd.Distribution:
-    # Kaiming's scale: activations keep their size through a ReLU network of weights
-    # that are drawn from the prior.
-    return tfd.Normal(0.0, float(np.sqrt(2.0 / spec.rows)))
+    return tfd.Normal(0.0, _kaiming_scale(spec))
+
+
+@register("laplace", tfd.Laplace)
+def _laplace(spec: KernelSpec) -> tfd.Distribution:
+    # A Laplace of scale b has a variance of 2 b^2.
+    return tfd.Laplace(0.0, _kaiming_scale(spec) / float(np.sqrt(2.0)))
+
+
+@register("horseshoe", tfd.Horseshoe)
+def _horseshoe(spec: KernelSpec) -> tfd.Distribution:
+    return tfd.Horseshoe(_kaiming_scale(spec))
+
+
+@register("spike_and_slab", SpikeAndSlab)
+def _spike_and_slab(spec: KernelSpec) -> tfd.Distribution:
+    scale = _kaiming_scale(spec)
+    return SpikeAndSlab(scale, _SPIKE * scale)
+
+
+@register("student_t", DiminishingStudentT)
+def _student_t(spec: KernelSpec) -> tfd.Distribution:
+    return DiminishingStudentT()
 
 
 @register("log_uniform", LogUniform)

@@ -40,7 +40,7 @@ class Registry:
     def get(self, identifier: Any) -> Any:
         """Returns the part that an alias, a config or an instance stands for."""
         if isinstance(identifier, dict):
-            return keras.saving.deserialize_keras_object(identifier)
+            identifier = keras.saving.deserialize_keras_object(identifier)
         if isinstance(identifier, str) and identifier in self._classes:
             return self._classes[identifier]()
         if isinstance(identifier, tuple(self._classes.values())):

@@ -45,6 +45,7 @@ _DISCRETE = refused("a discrete posterior has an infinite KL to a density")
 # estimator -> law -> cell
 ESTIMATORS: dict[str, dict[str, Cell]] = {
     "local": {"gaussian": EXACT, ANY: MOMENT_MATCHING},
+    "flipout": {ANY: EXACT},
     "weights": {ANY: EXACT},
     "mean": {ANY: Cell("no noise: the weight-scaling rule")},
 }
@@ -71,6 +72,14 @@ PRIORS: dict[str, dict[str, Cell]] = {
         "bernoulli": _DISCRETE,
         ANY: refused("the ARD prior is defined for Gaussian posteriors only"),
     },
+    "laplace": {
+        "gaussian": CLOSED_FORM,
+        "bernoulli": _DISCRETE,
+        ANY: MONTE_CARLO,
+    },
+    "student_t": {"bernoulli": _DISCRETE, ANY: MONTE_CARLO},
+    "horseshoe": {"bernoulli": _DISCRETE, ANY: MONTE_CARLO},
+    "spike_and_slab": {"bernoulli": _DISCRETE, ANY: MONTE_CARLO},
     "any": {"bernoulli": _DISCRETE, ANY: MONTE_CARLO},
     "none": {ANY: NO_KL},
 }
@@ -95,7 +104,12 @@ def require(kind: str, table: dict[str, dict[str, Cell]], row: str, law: str) ->
         )
     cell = lookup(table, row, law)
     if not cell.supported:
-        offered = [name for name in table if lookup(table, name, law).supported]
+        # A prior of "none" is written `None`.
+        offered = [
+            None if name == "none" else name
+            for name in table
+            if lookup(table, name, law).supported
+        ]
         raise ValueError(
             f"The {kind} {row!r} does not combine with a {law} posterior, because "
             f"{cell.how}; expected one of {offered}. Received: {kind}={row!r}"

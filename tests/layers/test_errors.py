@@ -135,11 +135,14 @@ class TestScale:
 
     @pytest.mark.parametrize("value", [-1, -1e-9, float("nan")])
     def test_kl_weight(self, make, value):
-        refuse("`kl_weight` must be `None` or a number", lambda: make(kl_weight=value))
+        refuse(
+            "`kl_weight` must be `None` or a finite number",
+            lambda: make(kl_weight=value),
+        )
 
     def test_kl_weight_of_another_type(self, make):
         refuse(
-            "`kl_weight` must be `None` or a number",
+            "`kl_weight` must be `None` or a finite number",
             lambda: make(kl_weight="auto"),
             (ValueError, TypeError),
         )
@@ -298,7 +301,11 @@ class TestKLMethod:
         "options",
         [
             {"prior": tfd.StudentT(3.0, 0.0, 1.0)},
-            {"prior": tfd.Laplace(0.0, 1.0), "posterior": "variance"},
+            {"prior": tfd.Cauchy(0.0, 1.0), "posterior": "variance"},
+            {
+                "prior": "laplace",
+                "posterior": tfvn.posteriors.Variance("uniform"),
+            },
             {
                 "prior": "normal",
                 "bias_posterior": "mean_field",
@@ -319,6 +326,82 @@ class TestKLMethod:
     )
     def test_monte_carlo_without_a_density(self, make, options):
         refuse("no density", lambda: make(kl_method="monte_carlo", **options))
+
+
+class TestKTied:
+    @pytest.mark.parametrize("rank", [0, -1, 1.5, 2.0, "2", True])
+    def test_rank_is_no_positive_integer(self, rank):
+        refuse(
+            "`rank` must be `None` or an integer of at least 1",
+            lambda: tfvn.KTiedDense(3, rank=rank),
+        )
+
+    @pytest.mark.parametrize(
+        ("layer", "shape", "largest"),
+        [
+            (tfvn.KTiedDense(3, rank=4), (None, 5), 3),
+            (tfvn.KTiedDense(5, rank=4), (None, 3), 3),
+            (tfvn.KTiedConv2D(8, 2, groups=2, rank=9), (None, 4, 4, 4), 8),
+            (tfvn.KTiedConv2DTranspose(2, 3, rank=3), (None, 4, 4, 4), 2),
+            (tfvn.KTiedDepthwiseConv2D(2, rank=5), (None, 4, 4, 6), 4),
+            (tfvn.KTiedEinsumDense("ab,bc->ac", 2, rank=3), (None, 4), 2),
+        ],
+    )
+    def test_rank_is_too_large(self, layer, shape, largest):
+        message = refuse(
+            f"`rank` must be at most {largest}", lambda: layer.build(shape)
+        )
+        assert f"Received: rank={layer.posterior.rank}" in message
+
+
+class TestGaussianDropout:
+    @pytest.mark.parametrize("alpha", ["layer", "neuron", "weight"])
+    def test_alpha_with_the_additive_form(self, alpha):
+        refuse(
+            "takes no `alpha`",
+            lambda: tfvn.GaussianDropoutDense(
+                3, parameterization="additive", alpha=alpha
+            ),
+        )
+
+    @pytest.mark.parametrize("alpha", ["channel", 3, 0.5])
+    def test_unknown_alpha(self, alpha):
+        refuse(
+            "`alpha` must be one of", lambda: tfvn.GaussianDropoutDense(3, alpha=alpha)
+        )
+
+    def test_unknown_parameterization(self):
+        refuse(
+            "`parameterization` must be one of",
+            lambda: tfvn.GaussianDropoutDense(3, parameterization="other"),
+        )
+
+    @pytest.mark.parametrize("value", [float("inf"), -float("inf"), float("nan"), 1e3])
+    def test_log_alpha_is_not_finite(self, value):
+        message = refuse(
+            "`initial_log_alpha` must be a finite number",
+            lambda: tfvn.GaussianDropoutConv2D(3, 2, initial_log_alpha=value),
+        )
+        assert f"Received: initial_log_alpha={value}" in message
+
+
+class TestEinsumDense:
+    @pytest.mark.parametrize("equation", ["ab,b->a", "abc,bc->abc", "...x,x->..."])
+    @pytest.mark.parametrize("family", ["Variance", "MeanField", "KTied"])
+    def test_no_axis_of_the_output_alone(self, family, equation):
+        layer_class = getattr(tfvn, f"{family}EinsumDense")
+        message = refuse(
+            "must have an axis that only the output has",
+            lambda: layer_class(equation, output_shape=(None,)),
+        )
+        assert f"Received: equation={equation!r}" in message
+
+    def test_bias_on_an_axis_of_no_size(self):
+        layer = tfvn.MeanFieldEinsumDense("abc,cd->abd", (None, 4), bias_axes="bd")
+        refuse(
+            "`bias_axes` must name axes of the output that have a defined size",
+            lambda: layer.build((None, None, 3)),
+        )
 
 
 class TestWhatATwinHasAndWeDoNot:

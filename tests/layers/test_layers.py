@@ -13,30 +13,97 @@ from tensorflow_probability import distributions as tfd
 
 import tfvn
 
-DENSE = {
-    "arguments": {"units": 3},
-    "input_shape": (8, 4),
-    "geometry": {"plain": {}},
-}
-CONV2D = {
-    "arguments": {"filters": 4, "kernel_size": 2},
-    "input_shape": (4, 5, 6, 2),
-    "geometry": {
-        "valid": {},
-        "strides": {"strides": 2, "padding": "same"},
-        "dilation": {"dilation_rate": (2, 1)},
-        "groups": {"groups": 2, "kernel_size": (1, 3)},
+# Per linear op: arguments, the shape of the inputs, and what else there is to choose.
+OPS = {
+    "Dense": {
+        "arguments": {"units": 3},
+        "input_shape": (8, 4),
+        "geometry": {"plain": {}},
+    },
+    "EinsumDense": {
+        "arguments": {
+            "equation": "btd,dnh->btnh",
+            "output_shape": (3, 2, 3),
+            "bias_axes": "nh",
+        },
+        "input_shape": (4, 3, 4),
+        "geometry": {
+            "heads": {},
+            "ellipsis": {
+                "equation": "...d,dh->...h",
+                "output_shape": (3,),
+                "bias_axes": "h",
+            },
+            "rows": {
+                "equation": "btd,hdt->bh",
+                "output_shape": (3,),
+                "bias_axes": "h",
+            },
+            # An axis that inputs, kernel and outputs share.
+            "per step": {
+                "equation": "btd,tdh->bht",
+                "output_shape": (4, 3),
+                "bias_axes": "ht",
+            },
+        },
+    },
+    "Conv1D": {
+        "arguments": {"filters": 4, "kernel_size": 2},
+        "input_shape": (4, 7, 2),
+        "geometry": {
+            "valid": {},
+            "causal": {"padding": "causal", "dilation_rate": 2},
+            "groups": {"groups": 2, "strides": 2, "padding": "same"},
+        },
+    },
+    "Conv2D": {
+        "arguments": {"filters": 4, "kernel_size": 2},
+        "input_shape": (4, 5, 6, 2),
+        "geometry": {
+            "valid": {},
+            "strides": {"strides": 2, "padding": "same"},
+            "dilation": {"dilation_rate": (2, 1)},
+            "groups": {"groups": 2, "kernel_size": (1, 3)},
+        },
+    },
+    "Conv3D": {
+        "arguments": {"filters": 2, "kernel_size": 2},
+        "input_shape": (4, 3, 4, 3, 2),
+        "geometry": {
+            "valid": {},
+            "strides": {"strides": (1, 2, 1), "padding": "same"},
+            "groups": {"groups": 2, "kernel_size": (1, 2, 3)},
+        },
+    },
+    "Conv2DTranspose": {
+        "arguments": {"filters": 3, "kernel_size": 2},
+        "input_shape": (4, 3, 4, 2),
+        "geometry": {
+            "valid": {},
+            "strides": {"strides": 2, "padding": "same"},
+            "output padding": {"kernel_size": 3, "strides": 2, "output_padding": 1},
+        },
+    },
+    "DepthwiseConv2D": {
+        "arguments": {"kernel_size": 2},
+        "input_shape": (4, 5, 6, 2),
+        "geometry": {
+            "valid": {},
+            "multiplier": {"depth_multiplier": 2, "padding": "same"},
+            "strides": {"strides": 2, "kernel_size": (2, 3), "padding": "same"},
+            "dilation": {"dilation_rate": 2, "depth_multiplier": 2},
+        },
     },
 }
+FAMILIES = ("Variance", "GaussianDropout", "MeanField", "KTied")
 CASES = {
-    "Conv2D": CONV2D,
-    "Dense": DENSE,
-    "MeanFieldConv2D": CONV2D,
-    "MeanFieldDense": DENSE,
-    "VarianceConv2D": CONV2D,
-    "VarianceDense": DENSE,
+    **OPS,
+    **{f"{family}{op}": case for op, case in OPS.items() for family in FAMILIES},
 }
 LAYERS = harness.public_layers()
+
+# One variant of each family.
+TYPICAL = ["variance/gaussian", "gaussian_dropout/neuron", "mean_field", "k_tied/2"]
 
 
 def is_preset(name):
@@ -44,61 +111,74 @@ def is_preset(name):
     return issubclass(LAYERS[name], tfvn.layers.Preset)
 
 
-def factors_of(name, **more):
-    """Returns what a layer can choose from."""
-    factors = {**harness.table_factors(), "geometry": [*CASES[name]["geometry"]]}
-    if is_preset(name):
-        alias = LAYERS[name].posterior_class.alias
-        factors["posterior"] = [
-            label for label in factors["posterior"] if label.split("/")[0] == alias
-        ]
-    return {**factors, **more}
-
-
 def pairs(name):
     """Returns combinations that hold every pair of choices.
 
-    A preset only passes its choices on, so that it needs fewer.
+    What a posterior, a prior and an estimator have to do with each other does not
+    depend on the linear op: `Dense` has every pair. Of the others, `Conv2D` has every
+    posterior; the rest one variant of each family.
     """
-    more = {"activation": [None, "relu"], "regime": [*harness.REGIMES]}
-    if is_preset(name):
-        more = {"activation": ["relu"], "regime": ["graph"], "kl_method": ["auto"]}
-    return harness.pairwise(factors_of(name, **more), harness.is_supported)
+    factors = {
+        **harness.table_factors(),
+        "geometry": [*CASES[name]["geometry"]],
+        "activation": [None, "relu"],
+        "regime": [*harness.REGIMES],
+    }
+    if name != "Dense":
+        factors |= {"kl_method": ["auto"], "prior": ["normal", "log_uniform"]}
+        factors["activation"] = ["relu"]
+    if name == "Conv2D":
+        factors["prior"] = ["normal", "laplace", "student_t", "none"]
+    elif name != "Dense":
+        factors["posterior"] = TYPICAL
+        factors["regime"] = ["graph", "mixed_float16"]
+    return harness.pairwise(factors, harness.is_supported)
 
 
 def every(name):
-    """Returns all combinations of choices."""
-    factors = factors_of(name, activation=["relu"], regime=["graph"])
-    return harness.cross_product(factors, harness.is_supported)
+    """Returns all combinations that may have anything to do with each other."""
+    factors = {
+        **harness.table_factors(),
+        "bias": ["mean_field"],
+        "geometry": [*CASES[name]["geometry"]],
+        "activation": ["relu"],
+    }
+    if name != "Dense":
+        factors |= {"kl_method": ["auto"], "prior": ["normal", "none"]}
+    found = harness.cross_product(factors, harness.is_supported)
+    if name == "Dense":
+        return found
+    # The normal prior, where there is one.
+    law = harness.law_of
+    return [
+        c for c in found if (c["prior"] == "none") == is_discrete(law(c["posterior"]))
+    ]
+
+
+def is_discrete(law):
+    """Whether a law has an infinite KL to every density."""
+    return not tfvn.support.lookup(tfvn.support.PRIORS, "any", law).supported
 
 
 def parameters(generate):
-    """Returns the combinations of every layer as parameters of a test."""
+    """Returns the combinations of every generic layer as parameters of a test."""
     return [
         pytest.param(name, combination, id=f"{name}-{harness.label(combination)}")
-        for name in CASES
-        if name in LAYERS
+        for name in OPS
         for combination in generate(name)
     ]
 
 
-def run(name, combination):
-    """Runs the harness on one combination."""
-    case = CASES[name]
-    arguments = {
-        **case["arguments"],
-        **case["geometry"][combination["geometry"]],
+def arguments_of(name, combination):
+    """Returns the arguments of a layer that a combination stands for."""
+    return {
+        **CASES[name]["arguments"],
+        **CASES[name]["geometry"][combination["geometry"]],
         **harness.to_arguments(combination, LAYERS[name]),
         "activation": combination["activation"],
         # Away from zero, where a ReLU of a zero mean has no gradient.
         "bias_initializer": keras.initializers.Constant(0.1),
     }
-    harness.run_layer_test(
-        LAYERS[name],
-        arguments,
-        case["input_shape"],
-        regimes=[combination["regime"]],
-    )
 
 
 def test_every_public_layer_has_a_case():
@@ -113,21 +193,49 @@ def test_every_public_layer_is_stochastic():
 
 @pytest.mark.parametrize(("name", "combination"), parameters(pairs))
 def test_pairs_of_choices(name, combination):
-    run(name, combination)
+    harness.run_layer_test(
+        LAYERS[name],
+        arguments_of(name, combination),
+        CASES[name]["input_shape"],
+        regimes=[combination["regime"]],
+    )
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "combination"), parameters(every))
 def test_every_choice(name, combination):
-    run(name, combination)
+    arguments = arguments_of(name, combination)
+    harness.check_graph(
+        harness.Case(LAYERS[name], arguments, CASES[name]["input_shape"])
+    )
 
 
+def regimes():
+    """Returns (layer, regime) pairs: two layers in all, the others in turn."""
+    found = []
+    for index, name in enumerate(CASES):
+        taken = harness.ALL_REGIMES
+        if name not in ("VarianceDense", "KTiedConv2D"):
+            taken = [taken[index % len(taken)]]
+        found += [(name, regime) for regime in taken]
+    return found
+
+
+@pytest.mark.parametrize(("name", "regime"), regimes())
+def test_defaults(name, regime):
+    case = CASES[name]
+    harness.run_layer_test(
+        LAYERS[name], case["arguments"], case["input_shape"], regimes=[regime]
+    )
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("regime", harness.ALL_REGIMES)
 @pytest.mark.parametrize("name", CASES)
 def test_defaults_in_every_regime(name, regime):
     case = CASES[name]
-    harness.run_layer_test(
-        LAYERS[name], case["arguments"], case["input_shape"], regimes=[regime]
+    harness.REGIME_CHECKS[regime](
+        harness.Case(LAYERS[name], case["arguments"], case["input_shape"])
     )
 
 
@@ -141,7 +249,11 @@ def test_replicas_with_every_estimator(name, estimator):
 
 class TestPairwise:
     def test_covers_every_valid_pair(self):
-        factors = factors_of("Conv2D", regime=[*harness.REGIMES])
+        factors = {
+            **harness.table_factors(),
+            "posterior": TYPICAL,
+            "regime": [*harness.REGIMES],
+        }
         every = harness.cross_product(factors, harness.is_supported)
         chosen = harness.pairwise(factors, harness.is_supported)
         wanted = {pair for c in every for pair in harness._pairs(c)}
@@ -164,7 +276,7 @@ class TestTwinArguments:
         assert [n for n in taken if n in wanted] == [*wanted]
         assert not harness.NOT_TAKEN & set(taken)
         for argument, parameter in wanted.items():
-            if argument != "kernel_initializer":
+            if argument not in ("kernel_initializer", "depthwise_initializer"):
                 assert taken[argument].default == parameter.default
             assert taken[argument].kind == parameter.kind
 
@@ -182,6 +294,8 @@ class TestTwinArguments:
         preset = issubclass(LAYERS[name], tfvn.layers.Preset)
         assert ("posterior" in taken) != preset
         assert ("noise" in taken) == name.startswith("Variance")
+        assert ("initial_log_alpha" in taken) == name.startswith("GaussianDropout")
+        assert ("rank" in taken) == name.startswith("KTied")
 
     @pytest.mark.parametrize("name", ["Dense", "MeanFieldDense"])
     def test_dense_takes_each(self, name):
@@ -357,7 +471,7 @@ def test_dense_of_means_is_the_twin(shape, units, use_bias, bias_posterior, acti
     inputs = np.random.default_rng(0).normal(size=shape).astype("float32")
     outputs = layer(inputs)
     assert outputs.shape == (*shape[:-1], units)
-    twin = harness.make_twin(layer)
+    twin = harness.make_twin(layer, inputs.shape)
     np.testing.assert_allclose(outputs, twin(inputs), rtol=1e-5, atol=1e-6)
 
 
@@ -399,7 +513,7 @@ def test_convolution_against_the_twin(size, estimator, **arguments):
     )
     inputs = np.random.default_rng(0).normal(size=(2, *size, 4)).astype("float32")
     outputs = layer(inputs)
-    twin = harness.make_twin(layer)
+    twin = harness.make_twin(layer, inputs.shape)
     expected = twin(inputs)
     assert outputs.shape == expected.shape == layer.compute_output_shape(inputs.shape)
     kernel_shape = (*kernel_size, 4 // arguments["groups"], 4)

@@ -1,8 +1,13 @@
 """Distributions that TFP does not have: priors, and the laws of zero-mean weights."""
 
 from tfvn.distributions.ard import ARD
+from tfvn.distributions.diminishing_student_t import DiminishingStudentT
+from tfvn.distributions.k_tied_normal import KTiedNormal
+from tfvn.distributions.log_scale_normal import LogScaleNormal
 from tfvn.distributions.log_uniform import LogUniform
+from tfvn.distributions.multiplicative_normal import MultiplicativeNormal
 from tfvn.distributions.serialization import deserialize, register, serialize
+from tfvn.distributions.spike_and_slab import SpikeAndSlab
 from tfvn.distributions.zero_mean import (
     ZeroMeanBernoulli,
     ZeroMeanNormal,
@@ -11,7 +16,12 @@ from tfvn.distributions.zero_mean import (
 
 __all__ = [
     "ARD",
+    "DiminishingStudentT",
+    "KTiedNormal",
+    "LogScaleNormal",
     "LogUniform",
+    "MultiplicativeNormal",
+    "SpikeAndSlab",
     "ZeroMeanBernoulli",
     "ZeroMeanNormal",
     "ZeroMeanUniform",

@@ -28,6 +28,20 @@ def register(cls: type) -> type:
     return cls
 
 
+def remember(distribution: Any, arguments: dict[str, Any]) -> None:
+    """Sets the arguments that a distribution was made from.
+
+    For a subclass of one of TFP's distributions that is made from other arguments:
+    TFP keeps those of the base class, and copies by them.
+
+    Args:
+        distribution: The distribution, at the end of its constructor.
+        arguments: The `locals()` of its constructor.
+    """
+    kept = {k: v for k, v in arguments.items() if k not in ("self", "__class__")}
+    distribution._parameters = distribution._no_dependency(kept)  # noqa: SLF001
+
+
 def serialize(distribution: Any) -> dict[str, Any]:
     """Returns a distribution as plain data that `deserialize` can read.
 

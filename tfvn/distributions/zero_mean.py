@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
 from tfvn import random
-from tfvn.distributions.serialization import register
+from tfvn.distributions.serialization import register, remember
 
 
 @register
@@ -33,15 +33,9 @@ class ZeroMeanNormal(tfd.Normal):
         allow_nan_stats: bool = True,
         name: str = "ZeroMeanNormal",
     ):
+        parameters = dict(locals())
         super().__init__(0.0, scale, validate_args, allow_nan_stats, name=name)
-        self._parameters = self._no_dependency(
-            {
-                "scale": scale,
-                "validate_args": validate_args,
-                "allow_nan_stats": allow_nan_stats,
-                "name": name,
-            }
-        )
+        remember(self, parameters)
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
@@ -66,16 +60,10 @@ class ZeroMeanUniform(tfd.Uniform):
         allow_nan_stats: bool = True,
         name: str = "ZeroMeanUniform",
     ):
+        parameters = dict(locals())
         scale = tf.convert_to_tensor(scale)
         super().__init__(-scale, scale, validate_args, allow_nan_stats, name=name)
-        self._parameters = self._no_dependency(
-            {
-                "scale": scale,
-                "validate_args": validate_args,
-                "allow_nan_stats": allow_nan_stats,
-                "name": name,
-            }
-        )
+        remember(self, parameters)
         self.scale = scale
 
     @classmethod

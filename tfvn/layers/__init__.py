@@ -1,17 +1,93 @@
 """Layers with a random kernel: the generic ones, and presets of them by name."""
 
 from tfvn.layers.base import StochasticLayer
-from tfvn.layers.convolutional import Conv2D, MeanFieldConv2D, VarianceConv2D
-from tfvn.layers.dense import Dense, MeanFieldDense, VarianceDense
+from tfvn.layers.conv1d import (
+    Conv1D,
+    GaussianDropoutConv1D,
+    KTiedConv1D,
+    MeanFieldConv1D,
+    VarianceConv1D,
+)
+from tfvn.layers.conv2d import (
+    Conv2D,
+    GaussianDropoutConv2D,
+    KTiedConv2D,
+    MeanFieldConv2D,
+    VarianceConv2D,
+)
+from tfvn.layers.conv2d_transpose import (
+    Conv2DTranspose,
+    GaussianDropoutConv2DTranspose,
+    KTiedConv2DTranspose,
+    MeanFieldConv2DTranspose,
+    VarianceConv2DTranspose,
+)
+from tfvn.layers.conv3d import (
+    Conv3D,
+    GaussianDropoutConv3D,
+    KTiedConv3D,
+    MeanFieldConv3D,
+    VarianceConv3D,
+)
+from tfvn.layers.dense import (
+    Dense,
+    GaussianDropoutDense,
+    KTiedDense,
+    MeanFieldDense,
+    VarianceDense,
+)
+from tfvn.layers.depthwise_conv2d import (
+    DepthwiseConv2D,
+    GaussianDropoutDepthwiseConv2D,
+    KTiedDepthwiseConv2D,
+    MeanFieldDepthwiseConv2D,
+    VarianceDepthwiseConv2D,
+)
+from tfvn.layers.einsum_dense import (
+    EinsumDense,
+    GaussianDropoutEinsumDense,
+    KTiedEinsumDense,
+    MeanFieldEinsumDense,
+    VarianceEinsumDense,
+)
 from tfvn.layers.presets import Preset
 
 __all__ = [
+    "Conv1D",
     "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
     "Dense",
+    "DepthwiseConv2D",
+    "EinsumDense",
+    "GaussianDropoutConv1D",
+    "GaussianDropoutConv2D",
+    "GaussianDropoutConv2DTranspose",
+    "GaussianDropoutConv3D",
+    "GaussianDropoutDense",
+    "GaussianDropoutDepthwiseConv2D",
+    "GaussianDropoutEinsumDense",
+    "KTiedConv1D",
+    "KTiedConv2D",
+    "KTiedConv2DTranspose",
+    "KTiedConv3D",
+    "KTiedDense",
+    "KTiedDepthwiseConv2D",
+    "KTiedEinsumDense",
+    "MeanFieldConv1D",
     "MeanFieldConv2D",
+    "MeanFieldConv2DTranspose",
+    "MeanFieldConv3D",
     "MeanFieldDense",
+    "MeanFieldDepthwiseConv2D",
+    "MeanFieldEinsumDense",
     "Preset",
     "StochasticLayer",
+    "VarianceConv1D",
     "VarianceConv2D",
+    "VarianceConv2DTranspose",
+    "VarianceConv3D",
     "VarianceDense",
+    "VarianceDepthwiseConv2D",
+    "VarianceEinsumDense",
 ]

@@ -1,26 +1,29 @@
 """What every layer with a random kernel shares."""
 
 import inspect
-import numbers
+import math
 import warnings
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfvn import estimators, kl, posteriors, priors, random, support
+from tfvn import estimators, posteriors, priors, random, support
 from tfvn.estimators import Term
-from tfvn.kernel import KernelSpec
+from tfvn.kernel import KernelSpec, LinearOp
+from tfvn.layers.random_weight import RandomWeight
+from tfvn.layers.signatures import (
+    NOT_TAKEN,
+    ClassSignature,
+    merged_signature,
+)
 from tfvn.posteriors import Posterior
 
 Tensor = Any
-
-KL_METHODS = ("auto", "analytic", "monte_carlo")
-
-# Arguments of the Keras twins that have no meaning for a random kernel.
-_NOT_TAKEN = ("lora_rank", "lora_alpha", "quantization_config")
 
 _KL_WEIGHT_ADVICE = (
     "A stochastic layer without a `kl_weight` adds its whole KL to the loss of every "
@@ -33,8 +36,9 @@ class StochasticLayer(keras.Layer):
     """Turns a Keras layer with a kernel into one whose kernel is a distribution.
 
     A subclass inherits from this class and from its Keras twin, and says what its
-    linear op is: `kernel_spec`, `linear_op` and `expand_bias`. Everything else, the
-    posterior, the prior, the estimator, the KL and the config, is here.
+    linear op is: `kernel_spec`, `linear_op` and, where they differ from those of a
+    Dense, `factored_op`, `expand_bias` and the axes. Everything else, the posterior,
+    the prior, the estimator, the KL and the config, is here.
 
     The layer draws noise in training and at inference alike. Its KL is added to the
     loss once per forward pass, however often the layer is called in it.
@@ -44,10 +48,11 @@ class StochasticLayer(keras.Layer):
         posterior: What is learned about the kernel: an alias or an instance of
             `tfvn.posteriors`.
         prior: What the posterior is measured against: an alias (`"normal"`,
-            `"log_uniform"`, `"ard"`), a `tfd.Distribution` that broadcasts to the
+            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
+            `"spike_and_slab"`), a `tfd.Distribution` that broadcasts to the
             kernel, or `None` for no KL. `"auto"` is the posterior's own default.
-        estimator: How noise reaches the output: `"local"`, `"weights"` or `"mean"`.
-            `None` is the default for the posterior.
+        estimator: How noise reaches the output: `"local"`, `"flipout"`, `"weights"`
+            or `"mean"`. `None` is the default for the posterior.
         kl_method: `"analytic"`, `"monte_carlo"` (one sample; the one of the forward
             pass where the estimator draws kernels), or `"auto"`, which is analytic
             wherever there is a closed form.
@@ -63,6 +68,14 @@ class StochasticLayer(keras.Layer):
             scales.
     """
 
+    # The stem of the twin's arguments for the kernel: its initializer, regularizer
+    # and constraint.
+    kernel_argument = "kernel"
+
+    # The axes of inputs and outputs that the kernel does not slide along.
+    input_axes: tuple[int, ...] = (-1,)
+    output_axes: tuple[int, ...] = (-1,)
+
     def __init__(
         self,
         *args: Any,
@@ -76,7 +89,7 @@ class StochasticLayer(keras.Layer):
         seed: int | None = None,
         **kwargs: Any,
     ):
-        for name in _NOT_TAKEN:
+        for name in NOT_TAKEN:
             value = kwargs.pop(name, None)
             if value is not None:
                 raise ValueError(
@@ -84,32 +97,42 @@ class StochasticLayer(keras.Layer):
                     f"does not take `{name}`. Received: {name}={value!r}"
                 )
         # The twin's default suits a kernel; a posterior knows what suits it.
-        if "kernel_initializer" not in _positional(type(self), args):
-            kwargs.setdefault("kernel_initializer", None)
+        initializer = f"{self.kernel_argument}_initializer"
+        if initializer not in self._given_by_position(args):
+            kwargs.setdefault(initializer, None)
         super().__init__(*args, **kwargs)
-        # A copy, so that one posterior can be given to many layers.
-        self.posterior = posteriors.get(posterior).clone()
+        if getattr(self, "quantization_mode", None) is not None:
+            raise ValueError(
+                f"`{type(self).__name__}` has no kernel to quantize. "
+                f"Received: dtype={self.dtype_policy.name!r}"
+            )
         self.prior = priors.get(prior)
-        self._prior = priors.resolve(self.prior, self.posterior)
-        self.estimator = estimators.get(
-            support.default_estimator(self.posterior.law)
-            if estimator is None
-            else estimator
-        )
+        self.kl_method = kl_method
+        self._random_kernel = RandomWeight(posterior, self.prior, kl_method)
+        self.posterior = self._random_kernel.posterior
+        if estimator is None:
+            estimator = support.default_estimator(self.posterior.law)
+        self.estimator = estimators.get(estimator)
         support.require(
             "estimator", support.ESTIMATORS, self.estimator.alias, self.posterior.law
         )
-        self.kl_method = _check_kl_method(kl_method, self._prior, self.posterior)
-        self.bias_posterior = None
+        self._random_weights = [self._random_kernel]
         self.bias_prior = priors.get(bias_prior)
-        if bias_posterior is not None and self.use_bias:
-            self.bias_posterior = posteriors.get(bias_posterior).clone()
-            kernel_prior = self.bias_prior == priors.AUTO
-            self._bias_prior = priors.resolve(
-                self._prior if kernel_prior else self.bias_prior, self.bias_posterior
+        self.bias_posterior = None
+        if bias_posterior is not None and not self.has_bias:
+            raise ValueError(
+                "A layer without a bias has no posterior of one; expected "
+                f"`bias_posterior=None`. Received: bias_posterior={bias_posterior!r}"
             )
-            _check_kl_method(kl_method, self._bias_prior, self.bias_posterior)
-            _check_kl_method(kl_method, self._bias_prior, self.bias_posterior)
+        if bias_posterior is not None:
+            same = isinstance(self.bias_prior, str) and self.bias_prior == priors.AUTO
+            self._random_bias = RandomWeight(
+                bias_posterior,
+                self._random_kernel.prior if same else self.bias_prior,
+                kl_method,
+            )
+            self.bias_posterior = self._random_bias.posterior
+            self._random_weights.append(self._random_bias)
         self.seed = seed
         self.seed_generator = random.SeedGenerator(seed)
         self._kl_weight_argument = _check_kl_weight(kl_weight)
@@ -134,6 +157,11 @@ class StochasticLayer(keras.Layer):
 
     # What a linear op provides.
 
+    @property
+    def has_bias(self) -> bool:
+        """Whether the layer adds a bias."""
+        return self.use_bias
+
     def kernel_spec(self, input_shape: tuple[int | None, ...]) -> KernelSpec:
         """Returns the geometry of the kernel for inputs of a shape."""
         raise self._not_implemented_error(self.kernel_spec)
@@ -142,37 +170,70 @@ class StochasticLayer(keras.Layer):
         """Returns what a kernel makes of the inputs, linear in both."""
         raise self._not_implemented_error(self.linear_op)
 
+    def factored_op(self, inputs: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """Returns `linear_op` for the kernel whose matrix is `left @ right`.
+
+        Every op of the library does so without forming the kernel; this default, for
+        an op that does not say how, forms it.
+        """
+        spec = self.kernel_spec(tuple(inputs.shape))
+        return self.linear_op(inputs, spec.from_matrix(left @ right))
+
     def expand_bias(self, bias: Tensor) -> Tensor:
         """Returns a bias in a shape that broadcasts to the outputs."""
         return bias
+
+    def compute_bias_shape(
+        self, input_shape: tuple[int | None, ...], spec: KernelSpec
+    ) -> tuple[int, ...]:
+        """Returns the shape of the bias."""
+        return (spec.columns,)
 
     # What the layer does with it.
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         spec = self.kernel_spec(input_shape)
-        self._build_posterior(self.posterior, spec, "kernel")
-        self._prior_distribution = priors.make(self._prior, spec)
+        self.bias_shape = self.compute_bias_shape(input_shape, spec)
+        self._random_kernel.build(
+            self.add_weight, spec, "kernel", **self._options(self.kernel_argument)
+        )
         if self.bias_posterior is not None:
-            # A bias has an input of its own, the constant 1, and one per output;
-            # its prior is still the kernel's, fan-in included, unless told.
-            bias_spec = KernelSpec((spec.columns,), output_axes=(0,))
-            self._build_posterior(self.bias_posterior, bias_spec, "bias")
-            self._bias_prior_distribution = _bias_prior(
-                self._bias_prior, spec, bias_spec
+            # A bias has an input of its own, the constant 1; an alias still means the
+            # kernel's prior, fan-in included.
+            axes = tuple(range(len(self.bias_shape)))
+            self._random_bias.build(
+                self.add_weight,
+                KernelSpec(self.bias_shape, output_axes=axes),
+                "bias",
+                prior_spec=spec,
+                **self._options("bias"),
             )
-        elif self.use_bias:
+        elif self.has_bias:
             self.bias = self.add_weight(
-                name="bias", shape=(spec.columns,), **self._options("bias")
+                name="bias", shape=self.bias_shape, **self._options("bias")
             )
         self.built = True
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        terms = [Term(self.linear_op, self.posterior, inputs)]
+        if isinstance(inputs, tf.SparseTensor):
+            raise ValueError(
+                f"`{type(self).__name__}` takes dense inputs; convert them with "
+                f"`tf.sparse.to_dense` first. Received: inputs={type(inputs).__name__}"
+            )
+        if not inputs.dtype.is_floating:
+            inputs = tf.cast(inputs, self.compute_dtype)
+        readings = [weight.posterior.read() for weight in self._random_weights]
+        op = LinearOp(
+            self.linear_op, self.factored_op, self.input_axes, self.output_axes
+        )
+        terms = [Term(op, readings[0], inputs)]
         if self.bias_posterior is not None:
+            # The bias is the kernel of an input that is always 1.
+            op = LinearOp(self._bias_op, self._factored_bias_op)
             one = tf.ones((), inputs.dtype)
-            terms.append(Term(self._bias_op, self.bias_posterior, one))
-        outputs, weights = self.estimator(terms, self.seed_generator)
-        self._add_kl(weights, training)
+            terms.append(Term(op, readings[1], one))
+        outputs, drawn = self.estimator(terms, self.seed_generator)
+        self._add_kl(readings, drawn, training)
         if self.bias is not None:
             outputs = estimators.add(outputs, self.expand_bias(self.bias))
         if self.activation is not None:
@@ -186,7 +247,8 @@ class StochasticLayer(keras.Layer):
         an estimate from one fresh sample.
         """
         self._check_built("`kl_divergence()`")
-        return self._kl([None] * len(self._parts()))
+        readings = [weight.posterior.read() for weight in self._random_weights]
+        return self._kl(readings, [None] * len(readings))
 
     def posterior_distribution(self) -> tfp.distributions.Distribution:
         """Returns the distribution of the kernel, a batch of scalar weights."""
@@ -195,15 +257,15 @@ class StochasticLayer(keras.Layer):
 
     @property
     def variable_groups(self) -> dict[str, list[keras.Variable]]:
-        """The trainable variables by what they mean: mean, scale, or default."""
+        """The variables by what they mean: mean, scale, or default."""
         self._check_built("`variable_groups`")
         groups: dict[str, list[keras.Variable]] = {
             "mean": [],
             "scale": [],
             "default": [] if self.bias is None else [self.bias],
         }
-        for posterior, _, _ in self._parts():
-            for name, variables in posterior.variable_groups.items():
+        for weight in self._random_weights:
+            for name, variables in weight.posterior.variable_groups.items():
                 groups.setdefault(name, []).extend(variables)
         return groups
 
@@ -225,7 +287,7 @@ class StochasticLayer(keras.Layer):
         twin = super().get_config()
         bias = self.bias_posterior
         return {
-            **{key: value for key, value in twin.items() if key not in _NOT_TAKEN},
+            **{key: value for key, value in twin.items() if key not in NOT_TAKEN},
             "posterior": posteriors.serialize(self.posterior),
             "prior": priors.to_config(self.prior),
             "estimator": estimators.serialize(self.estimator),
@@ -245,6 +307,17 @@ class StochasticLayer(keras.Layer):
     def load_own_variables(self, store: Any) -> None:
         keras.Layer.load_own_variables(self, store)
 
+    def _given_by_position(self, args: tuple) -> dict[str, Any]:
+        """Returns the arguments of the Keras twin that `args` are, by name."""
+        bases = type(self).__mro__
+        bases = bases[bases.index(StochasticLayer) + 1 :]
+        twin = next(base for base in bases if "__init__" in vars(base))
+        return (
+            inspect.signature(vars(twin)["__init__"])
+            .bind_partial(None, *args)
+            .arguments
+        )
+
     def _check_built(self, what: str) -> None:
         if not self.built:
             raise ValueError(
@@ -256,56 +329,28 @@ class StochasticLayer(keras.Layer):
         names = ("initializer", "regularizer", "constraint")
         return {name: getattr(self, f"{prefix}_{name}") for name in names}
 
-    def _build_posterior(
-        self, posterior: Posterior, spec: KernelSpec, name: str
-    ) -> None:
-        options = self._options(name)
-        if options["initializer"] is None:
-            options["initializer"] = keras.initializers.get(
-                posterior.default_initializer
-            )
-
-        def add_weight(**kwargs: Any) -> keras.Variable:
-            # Posteriors compute in the precision of their variables: squares and
-            # logarithms of small scales do not survive a cast to half precision.
-            return self.add_weight(autocast=False, **kwargs)
-
-        posterior.build(add_weight, spec, name=name, **options)
-
     def _bias_op(self, one: Tensor, bias: Tensor) -> Tensor:
         return one * self.expand_bias(bias)
 
-    def _parts(self) -> list[tuple[Posterior, Any, Any]]:
-        """Each random part: its posterior, its prior, and the prior for its shape."""
-        parts = [(self.posterior, self._prior, self._prior_distribution)]
-        if self.bias_posterior is not None:
-            parts.append(
-                (self.bias_posterior, self._bias_prior, self._bias_prior_distribution)
-            )
-        return parts
+    def _factored_bias_op(self, one: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return self._bias_op(one, tf.reshape(left @ right, self.bias_shape))
 
-    def _kl(self, weights: Any) -> Tensor:
-        total = tf.zeros(())
-        for (posterior, prior, distribution), drawn in zip(
-            self._parts(), weights, strict=True
-        ):
-            if priors.is_constant(prior, posterior):
-                continue
-            # In the prior's precision, float32 unless told: the layer's may be half.
-            dtype = distribution.dtype
-            q = _cast(posterior.distribution(), dtype)
-            if _uses_monte_carlo(self.kl_method, prior, posterior):
-                if drawn is None:
-                    drawn = posterior.sample(self.seed_generator.next())
-                divergence = kl.monte_carlo(q, distribution, tf.cast(drawn, dtype))
-            else:
-                divergence = tfp.distributions.kl_divergence(q, distribution)
-            total += tf.cast(tf.reduce_sum(divergence), tf.float32)
-        return total
+    def _kl(self, readings: list[Posterior], drawn: Sequence[Tensor | None]) -> Tensor:
+        weights = zip(self._random_weights, readings, drawn, strict=True)
+        return tf.add_n(
+            [
+                weight.kl_divergence(reading, sample, self.seed_generator.next)
+                for weight, reading, sample in weights
+            ]
+        )
 
-    def _add_kl(self, weights: Any, training: bool | None) -> None:
-        parts = self._parts()
-        if all(priors.is_constant(prior, posterior) for posterior, prior, _ in parts):
+    def _add_kl(
+        self,
+        readings: list[Posterior],
+        drawn: Sequence[Tensor | None],
+        training: bool | None,
+    ) -> None:
+        if all(weight.has_constant_kl for weight in self._random_weights):
             return
         # Keras clears the losses when the outermost layer is called, so a KL that is
         # still among them was added in this forward pass: the layer is shared.
@@ -314,111 +359,21 @@ class StochasticLayer(keras.Layer):
             return
         if training and self._kl_weight_argument is None and not self._advised:
             self._advised = True
-            warnings.warn(_KL_WEIGHT_ADVICE, stacklevel=2)
-        loss = self.kl_weight.value * self._kl(weights)
+            warnings.warn(
+                _KL_WEIGHT_ADVICE + f" Received: layer={self.name!r}", stacklevel=2
+            )
+        loss = self.kl_weight.value * self._kl(readings, drawn)
         self.add_loss(loss)
         self._kl_added = weakref.ref(loss)
-
-
-def _positional(cls: type, args: tuple) -> dict[str, Any]:
-    """Returns the arguments of the Keras twin that are given by position, by name."""
-    return inspect.signature(cls).bind_partial(*args).arguments
-
-
-class ClassSignature:
-    """A `__signature__` of a class that its instances do not have.
-
-    An instance is called with inputs and not with the arguments of the constructor,
-    and `tf.function` goes by what `inspect.signature` says of it.
-    """
-
-    def __init__(self, signature: inspect.Signature):
-        self._signature = signature
-
-    def __get__(self, instance: Any, owner: type) -> inspect.Signature:
-        if instance is not None:
-            raise AttributeError("__signature__")
-        return self._signature
-
-
-def merged_signature(cls: type) -> inspect.Signature:
-    """Returns the arguments that `cls` takes, those of its Keras twin included.
-
-    Follows the constructors that pass `*args` on, in the order of inheritance, up to
-    the first that does not: the twin's.
-    """
-    positional: dict[str, inspect.Parameter] = {}
-    keywords: dict[str, inspect.Parameter] = {}
-    for base in cls.__mro__:
-        if "__init__" not in vars(base):
-            continue
-        own = inspect.signature(vars(base)["__init__"]).parameters.values()
-        for parameter in own:
-            if parameter.name in ("self", *_NOT_TAKEN):
-                continue
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                keywords.setdefault(parameter.name, parameter)
-            elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-                positional.setdefault(parameter.name, parameter)
-        if all(parameter.kind is not parameter.VAR_POSITIONAL for parameter in own):
-            break
-    if "kernel_initializer" in positional:
-        initializer = positional["kernel_initializer"]
-        positional["kernel_initializer"] = initializer.replace(default=None)
-    rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
-    return inspect.Signature([*positional.values(), *keywords.values(), rest])
-
-
-def _cast(
-    distribution: tfp.distributions.Distribution, dtype: tf.DType
-) -> tfp.distributions.Distribution:
-    if distribution.dtype == dtype:
-        return distribution
-    parameters = distribution.parameters.items()
-    tensors = {key: tf.cast(v, dtype) for key, v in parameters if tf.is_tensor(v)}
-    return distribution.copy(**tensors)
-
-
-def _bias_prior(prior: Any, spec: KernelSpec, bias_spec: KernelSpec) -> Any:
-    if isinstance(prior, str):
-        return priors.make(prior, spec)
-    return priors.make(prior, bias_spec)
-
-
-def _uses_monte_carlo(method: str, prior: Any, posterior: Posterior) -> bool:
-    if method == "auto":
-        cell = support.lookup(support.PRIORS, priors.row(prior), posterior.law)
-        return cell == support.MONTE_CARLO
-    return method == "monte_carlo"
-
-
-def _check_kl_method(method: str, prior: Any, posterior: Posterior) -> str:
-    if method not in KL_METHODS:
-        raise ValueError(
-            f"Argument `kl_method` must be one of {list(KL_METHODS)}. "
-            f"Received: kl_method={method!r}"
-        )
-    row = priors.row(prior)
-    if method == "analytic" and _uses_monte_carlo("auto", prior, posterior):
-        raise ValueError(
-            f"The KL from a {posterior.law} posterior to this prior has no closed form; "
-            "expected `kl_method='monte_carlo'` or `'auto'`. "
-            f"Received: kl_method='analytic' and prior={prior}"
-        )
-    if method == "monte_carlo" and row == "ard":
-        raise ValueError(
-            "The ARD prior has no density to compare samples with; expected "
-            "`kl_method='analytic'` or `'auto'`. Received: kl_method='monte_carlo'"
-        )
-    return method
 
 
 def _check_kl_weight(kl_weight: Any) -> float | None:
     if kl_weight is None:
         return None
-    if not isinstance(kl_weight, numbers.Real) or not float(kl_weight) >= 0:
+    is_number = isinstance(kl_weight, int | float | np.number)
+    if not is_number or not 0 <= kl_weight < math.inf:
         raise ValueError(
-            "Argument `kl_weight` must be `None` or a number that is not negative. "
+            "Argument `kl_weight` must be `None` or a finite number that is not negative. "
             f"Received: kl_weight={kl_weight!r}"
         )
     return float(kl_weight)

@@ -6,7 +6,12 @@ import keras
 
 from tfvn.kernel import KernelSpec
 from tfvn.layers.base import StochasticLayer
-from tfvn.layers.presets import MeanFieldPreset, VariancePreset
+from tfvn.layers.presets import (
+    GaussianDropoutPreset,
+    KTiedPreset,
+    MeanFieldPreset,
+    VariancePreset,
+)
 
 Tensor = Any
 
@@ -20,13 +25,14 @@ class Dense(StochasticLayer, keras.layers.Dense):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        posterior: What is learned about the kernel: `"mean_field"`, `"variance"`, or
-            an instance of `tfvn.posteriors`.
+        posterior: What is learned about the kernel: `"mean_field"`, `"k_tied"`,
+            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`.
         prior: What the posterior is measured against: `"normal"`, `"log_uniform"`,
-            `"ard"`, a `tfd.Distribution` that broadcasts to the kernel, or `None` for
-            no KL. `"auto"` is the posterior's own default.
-        estimator: How noise reaches the output: `"local"`, `"weights"` or `"mean"`.
-            `None` is the default for the posterior.
+            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
+            `tfd.Distribution` that broadcasts to the kernel, or `None` for no KL.
+            `"auto"` is the posterior's own default.
+        estimator: How noise reaches the output: `"local"`, `"flipout"`, `"weights"`
+            or `"mean"`. `None` is the default for the posterior.
         kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
@@ -65,6 +71,9 @@ class Dense(StochasticLayer, keras.layers.Dense):
     def linear_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
         return keras.ops.matmul(inputs, kernel)
 
+    def factored_op(self, inputs: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return keras.ops.matmul(keras.ops.matmul(inputs, left), right)
+
 
 @keras.saving.register_keras_serializable("tfvn")
 class VarianceDense(VariancePreset, Dense):
@@ -72,35 +81,30 @@ class VarianceDense(VariancePreset, Dense):
 
     All that the layer knows is in the variances: the mean of its output is zero for
     every input, and following layers tell inputs apart by how widely it spreads.
-    Averaging predictions over several calls makes them good; replacing the weights
-    by their means makes them a random guess.
+    Averaging predictions over several calls makes them good; replacing the weights by
+    their means makes them a random guess.
 
     With the default prior the KL is constant, so the layer adds nothing to the loss.
 
     Args:
         units: Positive integer, dimensionality of the output.
         noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
-        prior: See `tfvn.layers.Dense`. Defaults to `"log_uniform"` and, for Bernoulli
-            noise, which has an infinite KL to any density, to `None`.
-        estimator: Defaults to `"local"` for Gaussian noise, else to `"weights"`.
         **kwargs: Every other argument of `tfvn.layers.Dense` and of
             `keras.layers.Dense`; `kernel_initializer` gives the initial scales.
 
     Input shape:
-        `(batch_size, ..., input_dim)`.
+        As `keras.layers.Dense`.
 
     Output shape:
-        `(batch_size, ..., units)`.
+        As `keras.layers.Dense`.
 
     Example:
 
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = tfvn.VarianceDense(3, activation="relu")
+    >>> layer = tfvn.VarianceDense(3)
     >>> layer(np.ones((2, 4))).shape
     TensorShape([2, 3])
-    >>> layer.losses
-    []
 
     Reference:
 
@@ -109,25 +113,66 @@ class VarianceDense(VariancePreset, Dense):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldDense(MeanFieldPreset, Dense):
-    """A dense layer whose weights are independent Normals.
+class GaussianDropoutDense(GaussianDropoutPreset, Dense):
+    """A dense layer whose weights carry learned Gaussian noise.
+
+    A weight is `N(mean, alpha mean^2)`. With the default prior, the log-uniform, the KL
+    pulls `alpha` up until the data hold it; an `alpha` that the whole layer shares
+    often escapes, and the layer turns into a variance layer. Adam moves log alpha by
+    about its rate per step, so give the scale group a rate of its own, of about 1e-2,
+    to see it soon.
 
     Args:
         units: Positive integer, dimensionality of the output.
-        scale_initializer: Initial standard deviations: a positive number or a Keras
-            initializer.
-        prior: See `tfvn.layers.Dense`. Defaults to `"normal"`, with a standard
-            deviation of `sqrt(2 / input_dim)`.
+        alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
+        parameterization: `"multiplicative"` or `"additive"`.
+        initial_log_alpha: Where log alpha starts.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.Dense` and of
             `keras.layers.Dense`; `kernel_initializer` gives the initial means.
 
     Input shape:
-        `(batch_size, ..., input_dim)`.
+        As `keras.layers.Dense`.
 
     Output shape:
-        `(batch_size, ..., units)`.
+        As `keras.layers.Dense`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.GaussianDropoutDense(3, kl_weight=1e-3)
+    >>> layer(np.ones((2, 4))).shape
+    TensorShape([2, 3])
+
+    Reference:
+
+    - [Kingma et al., 2015](https://arxiv.org/abs/1506.02557), section 3
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class MeanFieldDense(MeanFieldPreset, Dense):
+    """A dense layer whose weights are independent Normals.
+
+    The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        scale_initializer: Initial standard deviations: a positive number or a Keras
+            initializer.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.Dense` and of
+            `keras.layers.Dense`; `kernel_initializer` gives the initial means.
+
+    Input shape:
+        As `keras.layers.Dense`.
+
+    Output shape:
+        As `keras.layers.Dense`.
 
     Example:
 
@@ -136,11 +181,44 @@ class MeanFieldDense(MeanFieldPreset, Dense):
     >>> layer = tfvn.MeanFieldDense(3, kl_weight=1e-3)
     >>> layer(np.ones((2, 4))).shape
     TensorShape([2, 3])
-    >>> len(layer.losses)
-    1
 
     Reference:
 
     - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424)
-    - [Kingma et al., 2015](https://arxiv.org/abs/1506.02557), section 2
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class KTiedDense(KTiedPreset, Dense):
+    """A dense layer whose weights are Normals with scales of low rank.
+
+    The standard deviations of the kernel form a matrix of low rank, so the layer has
+    few more parameters than a deterministic one, and trains faster than a mean-field
+    layer. The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        rank: Rank of the standard deviations; `None` is 2, or less for a small kernel.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.Dense` and of
+            `keras.layers.Dense`; `kernel_initializer` gives the initial means.
+
+    Input shape:
+        As `keras.layers.Dense`.
+
+    Output shape:
+        As `keras.layers.Dense`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.KTiedDense(3, kl_weight=1e-3)
+    >>> layer(np.ones((2, 4))).shape
+    TensorShape([2, 3])
+
+    Reference:
+
+    - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655)
     """

@@ -3,8 +3,15 @@
 import inspect
 from typing import Any
 
-from tfvn.layers.base import ClassSignature, StochasticLayer
-from tfvn.posteriors import MeanField, Posterior, Variance
+from tfvn.layers.base import StochasticLayer
+from tfvn.layers.signatures import ClassSignature
+from tfvn.posteriors import (
+    GaussianDropout,
+    KTied,
+    MeanField,
+    Posterior,
+    Variance,
+)
 
 
 class Preset(StochasticLayer):
@@ -17,6 +24,13 @@ class Preset(StochasticLayer):
     posterior_class: type[Posterior]
 
     def __init__(self, *args: Any, **kwargs: Any):
+        if "posterior" in kwargs:
+            generic = type(self).__name__.removeprefix(self.posterior_class.__name__)
+            raise ValueError(
+                f"`{type(self).__name__}` has a posterior already; choose another with "
+                f"`tfvn.layers.{generic}`. "
+                f"Received: posterior={kwargs['posterior']!r}"
+            )
         own = inspect.signature(self.posterior_class).parameters
         arguments = {name: kwargs.pop(name) for name in own if name in kwargs}
         super().__init__(*args, posterior=self.posterior_class(**arguments), **kwargs)
@@ -48,3 +62,15 @@ class MeanFieldPreset(Preset):
     """The family of layers with a factorised Normal posterior."""
 
     posterior_class = MeanField
+
+
+class GaussianDropoutPreset(Preset):
+    """The family of layers with learned Gaussian dropout."""
+
+    posterior_class = GaussianDropout
+
+
+class KTiedPreset(Preset):
+    """The family of layers with scales of low rank."""
+
+    posterior_class = KTied

@@ -1,17 +1,18 @@
 """The contract of a posterior."""
 
 import abc
+import copy
+import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import tensorflow_probability as tfp
 
-from tfvn.kernel import KernelSpec
+from tfvn.kernel import KernelSpec, LinearOp
 from tfvn.registry import Registry
 
 Tensor = Any
-LinearOp = Callable[[Tensor, Tensor], Tensor]
 
 registry = Registry("posterior")
 register = registry.register
@@ -21,6 +22,20 @@ serialize = registry.serialize
 # The smallest standard deviation: small enough to be no noise at all, large enough
 # for its square, its inverse and its logarithm to be finite in float32.
 SMALLEST_SCALE = 1e-12
+
+
+def once_per_reading(method: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
+    """Makes a method compute its tensor only once in a `Posterior.read()`."""
+
+    @functools.wraps(method)
+    def cached(self: "Posterior") -> Tensor:
+        if self.computed is None:
+            return method(self)
+        if method.__name__ not in self.computed:
+            self.computed[method.__name__] = method(self)
+        return self.computed[method.__name__]
+
+    return cached
 
 
 class Posterior(abc.ABC):
@@ -44,14 +59,26 @@ class Posterior(abc.ABC):
     """
 
     alias: str
+    spec: Any = None
     law: str = "gaussian"
     default_prior: str | None = "normal"
-    default_initializer: ClassVar[Any] = "glorot_uniform"
     zero_mean: bool = False
 
+    # What a reading has computed so far; a posterior itself keeps no tensors.
+    computed: dict[str, Tensor] | None = None
+
     def __init__(self) -> None:
-        self.spec: KernelSpec | None = None
         self.variable_groups: dict[str, list[keras.Variable]] = {}
+
+    def read(self) -> "Posterior":
+        """Returns the posterior as it is now, for the length of one call.
+
+        What is asked of it more than once, by the estimator and by the KL, is computed
+        once. It holds tensors, so it must not outlive the call.
+        """
+        reading = copy.copy(self)
+        reading.computed = {}
+        return reading
 
     def clone(self) -> "Posterior":
         """Returns a posterior with the same arguments and no variables."""
@@ -63,6 +90,10 @@ class Posterior(abc.ABC):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "Posterior":
         return cls(**config)
+
+    def default_initializer(self, spec: KernelSpec) -> Any:
+        """Returns the initializer of the variable that stands for the kernel."""
+        return keras.initializers.GlorotUniform()
 
     @abc.abstractmethod
     def build(
@@ -108,7 +139,7 @@ class Posterior(abc.ABC):
         A posterior whose variances have structure can do this without forming them.
 
         Args:
-            linear_op: The layer's linear function of inputs and kernel.
+            linear_op: What the layer does with a kernel.
             squared_inputs: The squares of the inputs.
         """
         return linear_op(squared_inputs, self.variance())

@@ -7,9 +7,9 @@ import keras
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfvn import random
+from tfvn import distributions, random
 from tfvn.kernel import KernelSpec
-from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, register
+from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, once_per_reading, register
 
 Tensor = Any
 
@@ -18,9 +18,10 @@ Tensor = Any
 class MeanField(Posterior):
     """Independent weights, each a Normal with a mean and a scale of its own.
 
-    The standard deviation is the softplus of a free variable. It starts small, at
-    about 0.01, so that a network first learns its means, as a deterministic one
-    would.
+    The standard deviation is the exponential of a free variable, which where scales are
+    small is what the softplus of other libraries is, at a third of the cost. It starts
+    small, at about 0.01, so that a network first learns its means, as a deterministic
+    one would.
 
     Args:
         scale_initializer: The standard deviations at the start: a positive number,
@@ -60,15 +61,17 @@ class MeanField(Posterior):
         self.mean_variable = add_weight(
             name=f"{name}_mean", shape=spec.shape, **options
         )
-        self.scale_variable = add_weight(
-            name=f"{name}_scale", shape=spec.shape, initializer=self._initial_variable
+        self.log_scale_variable = add_weight(
+            name=f"{name}_log_scale",
+            shape=spec.shape,
+            initializer=self._initial_log_scale,
         )
         self.variable_groups = {
             "mean": [self.mean_variable],
-            "scale": [self.scale_variable],
+            "scale": [self.log_scale_variable],
         }
 
-    def _initial_variable(self, shape: Any, dtype: Any = None) -> Tensor:
+    def _initial_log_scale(self, shape: Any, dtype: Any = None) -> Tensor:
         # Outside of the graph, if the layer is built while one is traced.
         with tf.init_scope():
             scale = tf.convert_to_tensor(self.scale_initializer(shape, dtype=dtype))
@@ -79,15 +82,15 @@ class MeanField(Posterior):
                 f"Received: scale_initializer={self.scale_initializer} with smallest "
                 f"value {smallest}"
             )
-        # The inverse of softplus; TFP's does not know bfloat16.
-        return scale + tf.math.log(-tf.math.expm1(-scale))
+        return tf.math.log(scale)
 
     def mean(self) -> Tensor:
         return self.mean_variable.value
 
+    @once_per_reading
     def scale(self) -> Tensor:
         """Returns the standard deviation of each weight."""
-        return tf.math.softplus(self.scale_variable.value) + SMALLEST_SCALE
+        return tf.exp(self.log_scale_variable.value) + SMALLEST_SCALE
 
     def variance(self) -> Tensor:
         return tf.square(self.scale())
@@ -97,7 +100,9 @@ class MeanField(Posterior):
         return self.mean() + scale * random.normal(scale.shape, seed, scale.dtype)
 
     def distribution(self) -> tfp.distributions.Distribution:
-        return tfp.distributions.Normal(self.mean(), self.scale())
+        return distributions.LogScaleNormal(
+            self.mean(), self.log_scale_variable.value, scale=self.scale()
+        )
 
     def get_config(self) -> dict[str, Any]:
         initializer = keras.initializers.serialize(self.scale_initializer)

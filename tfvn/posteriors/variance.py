@@ -1,7 +1,7 @@
 """The zero-mean posterior of a variance layer."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -28,7 +28,7 @@ class Variance(Posterior):
     A weight is `scale * noise`. The scale is a free number: only its square counts,
     so no constraint and no exponential is needed. It starts uniform on
     `+-1 / sqrt(fan_in)`; that the weights start different from each other decides
-    whether such a layer learns.
+    whether such a layer learns. A scale of exactly zero has no gradient and stays.
 
     Args:
         noise: `"gaussian"` for standard normal noise, `"bernoulli"` for random
@@ -46,11 +46,6 @@ class Variance(Posterior):
     """
 
     zero_mean = True
-    # Uniform on +-1 / sqrt(fan_in), as in the authors' code.
-    default_initializer: ClassVar[Any] = {
-        "class_name": "VarianceScaling",
-        "config": {"scale": 1.0 / 3.0, "mode": "fan_in", "distribution": "uniform"},
-    }
 
     def __init__(self, noise: str = "gaussian"):
         super().__init__()
@@ -64,6 +59,11 @@ class Variance(Posterior):
         # A discrete law has no finite KL to any density.
         self.default_prior = None if noise == "bernoulli" else "log_uniform"
         self._draw, self._unit_variance, self._distribution = _NOISES[noise]
+
+    def default_initializer(self, spec: KernelSpec) -> Any:
+        # As in the authors' code.
+        limit = spec.rows**-0.5
+        return keras.initializers.RandomUniform(-limit, limit)
 
     def build(
         self,

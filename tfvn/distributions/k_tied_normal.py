@@ -1,0 +1,87 @@
+"""The k-tied Normal distribution."""
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_probability import distributions as tfd
+
+from tfvn.distributions.serialization import register, remember
+from tfvn.kernel import KernelSpec
+
+
+@register
+class KTiedNormal(tfd.Normal):
+    """Independent Normals whose scales form a matrix of low rank.
+
+    With `loc` as a matrix of `m` rows and `n` columns, the standard deviations are
+    `left @ transpose(right)`. The KL to a Normal, and to everything else that a
+    `tfd.Normal` has one to, is as there.
+
+    Args:
+        loc: Means, of any shape.
+        left: Positive factors of the rows, `(m, rank)`.
+        right: Positive factors of the columns, `(n, rank)`.
+        output_axes: The axes of `loc` that are its columns.
+        scale: The standard deviations, where they are known already.
+        validate_args: As in every TFP distribution.
+        allow_nan_stats: As in every TFP distribution.
+        name: Name of the distribution.
+
+    Example:
+
+    >>> import tfvn
+    >>> d = tfvn.distributions.KTiedNormal(
+    ...     [[0.0, 1.0, 2.0]], left=[[2.0]], right=[[1.0], [2.0], [3.0]]
+    ... )
+    >>> d.stddev().numpy().tolist()
+    [[2.0, 4.0, 6.0]]
+
+    Reference:
+
+    - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655), section 3
+    """
+
+    def __init__(
+        self,
+        loc: Any,
+        left: Any,
+        right: Any,
+        output_axes: tuple[int, ...] = (-1,),
+        scale: Any = None,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "KTiedNormal",
+    ):
+        parameters = dict(locals())
+        loc = tf.convert_to_tensor(loc)
+        rank = loc.shape.rank
+        axes = tuple(axis % rank for axis in output_axes)
+        spec = KernelSpec(tuple(loc.shape), axes)
+        self.left = tf.convert_to_tensor(left, dtype=loc.dtype)
+        self.right = tf.convert_to_tensor(right, dtype=loc.dtype)
+        if (self.left.shape[0], self.right.shape[0]) != (spec.rows, spec.columns):
+            raise ValueError(
+                f"The factors of a `KTiedNormal` must have {spec.rows} and "
+                f"{spec.columns} rows, as many as `loc` has rows and columns. "
+                f"Received: left.shape={tuple(self.left.shape)} and "
+                f"right.shape={tuple(self.right.shape)}"
+            )
+        if scale is None:
+            matrix = tf.matmul(self.left, self.right, transpose_b=True)
+            scale = spec.from_matrix(matrix)
+        super().__init__(loc, scale, validate_args, allow_nan_stats, name=name)
+        remember(self, parameters)
+
+    @classmethod
+    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
+        return {"loc": tfd.Normal.parameter_properties(dtype)["loc"]}
+
+    def copy(self, **overrides: Any) -> "KTiedNormal":
+        """Returns a copy; new factors bring their own scale."""
+        if "left" in overrides or "right" in overrides:
+            overrides.setdefault("scale", None)
+        return super().copy(**overrides)
+
+    def __getitem__(self, slices: Any) -> tfd.Normal:
+        # A part of the weights need not be a matrix with factors.
+        return tfd.Normal(self.loc, self.scale)[slices]

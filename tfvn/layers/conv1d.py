@@ -1,0 +1,203 @@
+"""Conv1D layers with a random kernel."""
+
+from typing import Any
+
+import keras
+
+from tfvn.layers.base_convolution import StochasticPlainConvolution
+from tfvn.layers.presets import (
+    GaussianDropoutPreset,
+    KTiedPreset,
+    MeanFieldPreset,
+    VariancePreset,
+)
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class Conv1D(StochasticPlainConvolution, keras.layers.Conv1D):
+    """A `keras.layers.Conv1D` whose kernel is a distribution.
+
+    With the `"local"` estimator each output element has its exact distribution, but
+    the covariance between positions, which share weights, is dropped.
+
+    Args:
+        filters: Positive integer, the number of output channels.
+        kernel_size: Integer, the size of the window.
+        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+            `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
+        **kwargs: Every other argument of `keras.layers.Conv1D`, with the paddings
+            `"valid"`, `"same"` and `"causal"`.
+
+    Input shape:
+        `(batch_size, steps, channels)`, or with the channels first.
+
+    Output shape:
+        `(batch_size, new_steps, filters)`, or with the filters first.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.layers.Conv1D(4, 3, posterior="variance", padding="causal")
+    >>> layer(np.ones((2, 8, 1))).shape
+    TensorShape([2, 8, 4])
+    """
+
+    def linear_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
+        if self.padding != "causal":
+            return self.convolution_op(inputs, kernel)
+        before = self.dilation_rate[0] * (self.kernel_size[0] - 1)
+        pads = [(0, 0), (0, 0), (0, 0)]
+        pads[1 if self.data_format == "channels_last" else 2] = (before, 0)
+        return keras.ops.conv(
+            keras.ops.pad(inputs, pads),
+            kernel,
+            strides=list(self.strides),
+            padding="valid",
+            dilation_rate=self.dilation_rate,
+            data_format=self.data_format,
+        )
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class VarianceConv1D(VariancePreset, Conv1D):
+    """A 1D convolution whose weights have mean zero and learned variances.
+
+    See `tfvn.VarianceDense` for what such a layer is.
+
+    Args:
+        filters: Positive integer, the number of output channels.
+        kernel_size: Integer, the size of the window.
+        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        **kwargs: Every other argument of `tfvn.layers.Conv1D` and of
+            `keras.layers.Conv1D`; `kernel_initializer` gives the initial scales.
+
+    Input shape:
+        As `keras.layers.Conv1D`.
+
+    Output shape:
+        As `keras.layers.Conv1D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.VarianceConv1D(4, 3, padding="causal")
+    >>> layer(np.ones((2, 8, 1))).shape
+    TensorShape([2, 8, 4])
+
+    Reference:
+
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 3
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class GaussianDropoutConv1D(GaussianDropoutPreset, Conv1D):
+    """A 1D convolution whose weights carry learned Gaussian noise.
+
+    See `tfvn.GaussianDropoutDense` for what such a layer is.
+
+    Args:
+        filters: Positive integer, the number of output channels.
+        kernel_size: Integer, the size of the window.
+        alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
+        parameterization: `"multiplicative"` or `"additive"`.
+        initial_log_alpha: Where log alpha starts.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.Conv1D` and of
+            `keras.layers.Conv1D`; `kernel_initializer` gives the initial means.
+
+    Input shape:
+        As `keras.layers.Conv1D`.
+
+    Output shape:
+        As `keras.layers.Conv1D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.GaussianDropoutConv1D(4, 3, padding="causal", kl_weight=1e-3)
+    >>> layer(np.ones((2, 8, 1))).shape
+    TensorShape([2, 8, 4])
+
+    Reference:
+
+    - [Kingma et al., 2015](https://arxiv.org/abs/1506.02557), section 3
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class MeanFieldConv1D(MeanFieldPreset, Conv1D):
+    """A 1D convolution whose weights are independent Normals.
+
+    See `tfvn.MeanFieldDense` for what such a layer is.
+
+    Args:
+        filters: Positive integer, the number of output channels.
+        kernel_size: Integer, the size of the window.
+        scale_initializer: Initial standard deviations: a positive number or a Keras
+            initializer.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.Conv1D` and of
+            `keras.layers.Conv1D`; `kernel_initializer` gives the initial means.
+
+    Input shape:
+        As `keras.layers.Conv1D`.
+
+    Output shape:
+        As `keras.layers.Conv1D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.MeanFieldConv1D(4, 3, padding="causal", kl_weight=1e-3)
+    >>> layer(np.ones((2, 8, 1))).shape
+    TensorShape([2, 8, 4])
+
+    Reference:
+
+    - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424)
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class KTiedConv1D(KTiedPreset, Conv1D):
+    """A 1D convolution whose weights are Normals with scales of low rank.
+
+    See `tfvn.KTiedDense` for what such a layer is.
+
+    Args:
+        filters: Positive integer, the number of output channels.
+        kernel_size: Integer, the size of the window.
+        rank: Rank of the standard deviations; `None` is 2, or less for a small kernel.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.Conv1D` and of
+            `keras.layers.Conv1D`; `kernel_initializer` gives the initial means.
+
+    Input shape:
+        As `keras.layers.Conv1D`.
+
+    Output shape:
+        As `keras.layers.Conv1D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.KTiedConv1D(4, 3, padding="causal", kl_weight=1e-3)
+    >>> layer(np.ones((2, 8, 1))).shape
+    TensorShape([2, 8, 4])
+
+    Reference:
+
+    - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655)
+    """

@@ -1,0 +1,184 @@
+"""Conv3D layers with a random kernel."""
+
+import keras
+
+from tfvn.layers.base_convolution import StochasticPlainConvolution
+from tfvn.layers.presets import (
+    GaussianDropoutPreset,
+    KTiedPreset,
+    MeanFieldPreset,
+    VariancePreset,
+)
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class Conv3D(StochasticPlainConvolution, keras.layers.Conv3D):
+    """A `keras.layers.Conv3D` whose kernel is a distribution.
+
+    With the `"local"` estimator each output element has its exact distribution, but
+    the covariance between positions, which share weights, is dropped.
+
+    Args:
+        filters: Positive integer, the number of output channels.
+        kernel_size: Integer or three integers, the size of the window.
+        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+            `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
+        **kwargs: Every other argument of `keras.layers.Conv3D`.
+
+    Input shape:
+        `(batch_size, depth, height, width, channels)`, or with the channels first.
+
+    Output shape:
+        `(batch_size, new_depth, new_height, new_width, filters)`, or with the filters
+        first.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.layers.Conv3D(4, 3, posterior="variance", padding="same")
+    >>> layer(np.ones((2, 4, 4, 4, 1))).shape
+    TensorShape([2, 4, 4, 4, 4])
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class VarianceConv3D(VariancePreset, Conv3D):
+    """A 3D convolution whose weights have mean zero and learned variances.
+
+    See `tfvn.VarianceDense` for what such a layer is.
+
+    Args:
+        filters: Positive integer, the number of output channels.
+        kernel_size: Integer or three integers, the size of the window.
+        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        **kwargs: Every other argument of `tfvn.layers.Conv3D` and of
+            `keras.layers.Conv3D`; `kernel_initializer` gives the initial scales.
+
+    Input shape:
+        As `keras.layers.Conv3D`.
+
+    Output shape:
+        As `keras.layers.Conv3D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.VarianceConv3D(4, 3)
+    >>> layer(np.ones((2, 5, 5, 5, 1))).shape
+    TensorShape([2, 3, 3, 3, 4])
+
+    Reference:
+
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 3
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class GaussianDropoutConv3D(GaussianDropoutPreset, Conv3D):
+    """A 3D convolution whose weights carry learned Gaussian noise.
+
+    See `tfvn.GaussianDropoutDense` for what such a layer is.
+
+    Args:
+        filters: Positive integer, the number of output channels.
+        kernel_size: Integer or three integers, the size of the window.
+        alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
+        parameterization: `"multiplicative"` or `"additive"`.
+        initial_log_alpha: Where log alpha starts.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.Conv3D` and of
+            `keras.layers.Conv3D`; `kernel_initializer` gives the initial means.
+
+    Input shape:
+        As `keras.layers.Conv3D`.
+
+    Output shape:
+        As `keras.layers.Conv3D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.GaussianDropoutConv3D(4, 3, kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 5, 5, 1))).shape
+    TensorShape([2, 3, 3, 3, 4])
+
+    Reference:
+
+    - [Kingma et al., 2015](https://arxiv.org/abs/1506.02557), section 3
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class MeanFieldConv3D(MeanFieldPreset, Conv3D):
+    """A 3D convolution whose weights are independent Normals.
+
+    See `tfvn.MeanFieldDense` for what such a layer is.
+
+    Args:
+        filters: Positive integer, the number of output channels.
+        kernel_size: Integer or three integers, the size of the window.
+        scale_initializer: Initial standard deviations: a positive number or a Keras
+            initializer.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.Conv3D` and of
+            `keras.layers.Conv3D`; `kernel_initializer` gives the initial means.
+
+    Input shape:
+        As `keras.layers.Conv3D`.
+
+    Output shape:
+        As `keras.layers.Conv3D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.MeanFieldConv3D(4, 3, kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 5, 5, 1))).shape
+    TensorShape([2, 3, 3, 3, 4])
+
+    Reference:
+
+    - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424)
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class KTiedConv3D(KTiedPreset, Conv3D):
+    """A 3D convolution whose weights are Normals with scales of low rank.
+
+    See `tfvn.KTiedDense` for what such a layer is.
+
+    Args:
+        filters: Positive integer, the number of output channels.
+        kernel_size: Integer or three integers, the size of the window.
+        rank: Rank of the standard deviations; `None` is 2, or less for a small kernel.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.Conv3D` and of
+            `keras.layers.Conv3D`; `kernel_initializer` gives the initial means.
+
+    Input shape:
+        As `keras.layers.Conv3D`.
+
+    Output shape:
+        As `keras.layers.Conv3D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.KTiedConv3D(4, 3, kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 5, 5, 1))).shape
+    TensorShape([2, 3, 3, 3, 4])
+
+    Reference:
+
+    - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655)
+    """

@@ -1,0 +1,221 @@
+"""Depthwise convolutions with a random kernel."""
+
+from typing import Any
+
+import keras
+
+from tfvn.kernel import KernelSpec
+from tfvn.layers.base_convolution import StochasticConvolution
+from tfvn.layers.presets import (
+    GaussianDropoutPreset,
+    KTiedPreset,
+    MeanFieldPreset,
+    VariancePreset,
+)
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class DepthwiseConv2D(StochasticConvolution, keras.layers.DepthwiseConv2D):
+    """A `keras.layers.DepthwiseConv2D` whose kernel is a distribution.
+
+    As a matrix, the kernel has a row for each place of the window and a column for
+    each output channel. With the `"local"` estimator each output element has its
+    exact distribution, but the covariance between positions, which share weights, is
+    dropped.
+
+    Args:
+        kernel_size: Integer or pair of integers, the size of the window.
+        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+            `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
+        **kwargs: Every other argument of `keras.layers.DepthwiseConv2D`. Its
+            `depthwise_initializer`, `depthwise_regularizer` and
+            `depthwise_constraint` act as those of the kernel do elsewhere.
+
+    Input shape:
+        `(batch_size, height, width, channels)`, or with the channels first.
+
+    Output shape:
+        `(batch_size, new_height, new_width, channels * depth_multiplier)`, or with the
+        channels first.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.layers.DepthwiseConv2D(
+    ...     3, posterior="variance", depth_multiplier=2
+    ... )
+    >>> layer(np.ones((2, 8, 8, 3))).shape
+    TensorShape([2, 6, 6, 6])
+    """
+
+    kernel_argument = "depthwise"
+
+    def kernel_spec(self, input_shape: tuple[int | None, ...]) -> KernelSpec:
+        channels = self.check_channels(input_shape)
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
+        return KernelSpec(shape, output_axes=(self.rank, self.rank + 1))
+
+    def linear_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
+        return keras.ops.depthwise_conv(
+            inputs,
+            kernel,
+            strides=self.strides,
+            padding=self.padding,
+            dilation_rate=self.dilation_rate,
+            data_format=self.data_format,
+        )
+
+    def factored_op(self, inputs: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        channels = inputs.shape[self.channel_axis]
+        rank = left.shape[-1]
+        # All channels have the same rows, so each gets the same thin kernel.
+        kernel = keras.ops.reshape(left, (*self.kernel_size, 1, rank))
+        kernel = keras.ops.tile(kernel, (1,) * self.rank + (channels, 1))
+        outputs = self.linear_op(inputs, kernel)
+        weights = keras.ops.reshape(right, (rank, channels, self.depth_multiplier))
+        return self.mix_channels(outputs, keras.ops.swapaxes(weights, 0, 1))
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class VarianceDepthwiseConv2D(VariancePreset, DepthwiseConv2D):
+    """A depthwise 2D convolution whose weights have mean zero and learned variances.
+
+    See `tfvn.VarianceDense` for what such a layer is.
+
+    Args:
+        kernel_size: Integer or pair of integers, the size of the window.
+        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
+            `keras.layers.DepthwiseConv2D`; `depthwise_initializer` gives the initial
+            scales.
+
+    Input shape:
+        As `keras.layers.DepthwiseConv2D`.
+
+    Output shape:
+        As `keras.layers.DepthwiseConv2D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.VarianceDepthwiseConv2D(3)
+    >>> layer(np.ones((2, 8, 8, 2))).shape
+    TensorShape([2, 6, 6, 2])
+
+    Reference:
+
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 3
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class GaussianDropoutDepthwiseConv2D(GaussianDropoutPreset, DepthwiseConv2D):
+    """A depthwise 2D convolution whose weights carry learned Gaussian noise.
+
+    See `tfvn.GaussianDropoutDense` for what such a layer is.
+
+    Args:
+        kernel_size: Integer or pair of integers, the size of the window.
+        alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
+        parameterization: `"multiplicative"` or `"additive"`.
+        initial_log_alpha: Where log alpha starts.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
+            `keras.layers.DepthwiseConv2D`; `depthwise_initializer` gives the initial
+            means.
+
+    Input shape:
+        As `keras.layers.DepthwiseConv2D`.
+
+    Output shape:
+        As `keras.layers.DepthwiseConv2D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.GaussianDropoutDepthwiseConv2D(3, kl_weight=1e-3)
+    >>> layer(np.ones((2, 8, 8, 2))).shape
+    TensorShape([2, 6, 6, 2])
+
+    Reference:
+
+    - [Kingma et al., 2015](https://arxiv.org/abs/1506.02557), section 3
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class MeanFieldDepthwiseConv2D(MeanFieldPreset, DepthwiseConv2D):
+    """A depthwise 2D convolution whose weights are independent Normals.
+
+    See `tfvn.MeanFieldDense` for what such a layer is.
+
+    Args:
+        kernel_size: Integer or pair of integers, the size of the window.
+        scale_initializer: Initial standard deviations: a positive number or a Keras
+            initializer.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
+            `keras.layers.DepthwiseConv2D`; `depthwise_initializer` gives the initial
+            means.
+
+    Input shape:
+        As `keras.layers.DepthwiseConv2D`.
+
+    Output shape:
+        As `keras.layers.DepthwiseConv2D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.MeanFieldDepthwiseConv2D(3, kl_weight=1e-3)
+    >>> layer(np.ones((2, 8, 8, 2))).shape
+    TensorShape([2, 6, 6, 2])
+
+    Reference:
+
+    - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424)
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class KTiedDepthwiseConv2D(KTiedPreset, DepthwiseConv2D):
+    """A depthwise 2D convolution whose weights are Normals with scales of low rank.
+
+    See `tfvn.KTiedDense` for what such a layer is.
+
+    Args:
+        kernel_size: Integer or pair of integers, the size of the window.
+        rank: Rank of the standard deviations; `None` is 2, or less for a small kernel.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
+            `keras.layers.DepthwiseConv2D`; `depthwise_initializer` gives the initial
+            means.
+
+    Input shape:
+        As `keras.layers.DepthwiseConv2D`.
+
+    Output shape:
+        As `keras.layers.DepthwiseConv2D`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.KTiedDepthwiseConv2D(3, kl_weight=1e-3)
+    >>> layer(np.ones((2, 8, 8, 2))).shape
+    TensorShape([2, 6, 6, 2])
+
+    Reference:
+
+    - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655)
+    """

@@ -1,0 +1,302 @@
+"""Dense layers in einsum notation with a random kernel."""
+
+import re
+import string
+from typing import Any
+
+import keras
+
+from tfvn.kernel import KernelSpec
+from tfvn.layers.base import StochasticLayer
+from tfvn.layers.presets import (
+    GaussianDropoutPreset,
+    KTiedPreset,
+    MeanFieldPreset,
+    VariancePreset,
+)
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class EinsumDense(StochasticLayer, keras.layers.EinsumDense):
+    """A `keras.layers.EinsumDense` whose kernel is a distribution.
+
+    As a matrix, the kernel has a row for each entry of the axes it shares with the
+    input and a column for each entry of the axes that only the output has; an
+    equation without such an axis is refused.
+
+    Args:
+        equation: Einsum equation, `"abc,cd->abd"` or `"...x,xy->...y"` for instance.
+        output_shape: Shape of the output without the batch and without axes that an
+            ellipsis stands for.
+        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+            `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
+        **kwargs: Every other argument of `keras.layers.EinsumDense`.
+
+    Input shape:
+        As `keras.layers.EinsumDense`.
+
+    Output shape:
+        As `keras.layers.EinsumDense`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.layers.EinsumDense(
+    ...     "btd,dnh->btnh", output_shape=(None, 2, 3), bias_axes="nh", kl_weight=1e-3
+    ... )
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 5, 2, 3])
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        inputs, kernel, outputs = re.split(",|->", self.equation)
+        if not (set(kernel) & set(outputs)) - set(inputs):
+            raise ValueError(
+                "The kernel of `equation` must have an axis that only the output has, "
+                "as `y` in '...x,xy->...y'. "
+                f"Received: equation={self.equation!r}"
+            )
+        summed = set(inputs) - set(kernel) - set(outputs) - {"."}
+        if summed:
+            # Its entries share a weight, so their noise adds up before it is squared.
+            raise ValueError(
+                f"The axes {sorted(summed)} of the inputs are summed over without the "
+                "kernel; sum them in a layer of its own before this one. "
+                f"Received: equation={self.equation!r}"
+            )
+
+    @property
+    def has_bias(self) -> bool:
+        return self.bias_axes is not None
+
+    def kernel_spec(self, input_shape: tuple[int | None, ...]) -> KernelSpec:
+        self._inputs, self._kernel_labels, self._outputs = _explicit(
+            self.equation, len(input_shape)
+        )
+        sizes = self._sizes(input_shape)
+        missing = [label for label in self._kernel_labels if sizes[label] is None]
+        if missing:
+            raise ValueError(
+                f"The axes {missing} of the kernel of {self.equation!r} must have a "
+                f"defined size. Received: input_shape={input_shape}"
+            )
+        self.input_spec = keras.InputSpec(ndim=len(input_shape))
+        self._rows = [label for label in self._kernel_labels if label in self._inputs]
+        self._columns = [
+            label for label in self._kernel_labels if label not in self._inputs
+        ]
+        self._column_sizes = [sizes[label] for label in self._columns]
+        self.input_axes = tuple(self._inputs.index(label) for label in self._rows)
+        self.output_axes = tuple(self._outputs.index(label) for label in self._columns)
+        return KernelSpec(
+            tuple(sizes[label] for label in self._kernel_labels),
+            tuple(self._kernel_labels.index(label) for label in self._columns),
+        )
+
+    def compute_bias_shape(
+        self, input_shape: tuple[int | None, ...], spec: KernelSpec
+    ) -> tuple[int, ...]:
+        if not self.has_bias:
+            return ()
+        sizes = self._sizes(input_shape)
+        if any(sizes.get(label) is None for label in self.bias_axes):
+            raise ValueError(
+                "Argument `bias_axes` must name axes of the output that have a defined "
+                f"size. Received: bias_axes={self.bias_axes!r} with "
+                f"equation={self.equation!r} and input_shape={input_shape}"
+            )
+        # From the first axis that has a bias on; axes without one broadcast.
+        first = min(self._outputs.index(label) for label in self.bias_axes)
+        return tuple(
+            sizes[label] if label in self.bias_axes else 1
+            for label in self._outputs[first:]
+        )
+
+    def linear_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
+        return keras.ops.einsum(self.equation, inputs, kernel)
+
+    def factored_op(self, inputs: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        # The columns give way to one axis of factors, and come back after it.
+        factor = _unused(self._inputs + self._kernel_labels + self._outputs, 1)
+        rows, columns = "".join(self._rows), "".join(self._columns)
+        thin = "".join(label for label in self._outputs if label not in columns)
+        sizes = dict(zip(self._inputs, inputs.shape, strict=True))
+        left = keras.ops.reshape(left, [*(sizes[label] for label in rows), -1])
+        right = keras.ops.reshape(right, [-1, *self._column_sizes])
+        outputs = keras.ops.einsum(
+            f"{self._inputs},{rows}{factor}->{thin}{factor}", inputs, left
+        )
+        return keras.ops.einsum(
+            f"{thin}{factor},{factor}{columns}->{self._outputs}", outputs, right
+        )
+
+    def _sizes(self, input_shape: tuple[int | None, ...]) -> dict[str, Any]:
+        """Returns the size of each axis by its label."""
+        output_shape = self.compute_output_shape(input_shape)
+        sizes: dict[str, Any] = dict(zip(self._outputs, output_shape, strict=True))
+        return {**sizes, **dict(zip(self._inputs, input_shape, strict=True))}
+
+
+def _explicit(equation: str, rank: int) -> list[str]:
+    """Returns the labels of inputs, kernel and outputs, with no ellipsis."""
+    inputs, kernel, outputs = re.split(",|->", equation)
+    elided = _unused(equation, rank - len(inputs.replace("...", "")))
+    return [labels.replace("...", elided) for labels in (inputs, kernel, outputs)]
+
+
+def _unused(labels: str, count: int) -> str:
+    """Returns `count` labels that are not among `labels`."""
+    free = [letter for letter in string.ascii_letters if letter not in labels]
+    return "".join(free[: max(count, 0)])
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class VarianceEinsumDense(VariancePreset, EinsumDense):
+    """A dense einsum layer whose weights have mean zero and learned variances.
+
+    See `tfvn.VarianceDense` for what such a layer is.
+
+    Args:
+        equation: Einsum equation, `"...x,xy->...y"` for instance.
+        output_shape: Shape of the output without the batch.
+        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        **kwargs: Every other argument of `tfvn.layers.EinsumDense` and of
+            `keras.layers.EinsumDense`; `kernel_initializer` gives the initial scales.
+
+    Input shape:
+        As `keras.layers.EinsumDense`.
+
+    Output shape:
+        As `keras.layers.EinsumDense`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.VarianceEinsumDense("abc,cd->abd", output_shape=(None, 3))
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 5, 3])
+
+    Reference:
+
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 3
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class GaussianDropoutEinsumDense(GaussianDropoutPreset, EinsumDense):
+    """A dense einsum layer whose weights carry learned Gaussian noise.
+
+    See `tfvn.GaussianDropoutDense` for what such a layer is.
+
+    Args:
+        equation: Einsum equation, `"...x,xy->...y"` for instance.
+        output_shape: Shape of the output without the batch.
+        alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
+        parameterization: `"multiplicative"` or `"additive"`.
+        initial_log_alpha: Where log alpha starts.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.EinsumDense` and of
+            `keras.layers.EinsumDense`; `kernel_initializer` gives the initial means.
+
+    Input shape:
+        As `keras.layers.EinsumDense`.
+
+    Output shape:
+        As `keras.layers.EinsumDense`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.GaussianDropoutEinsumDense(
+    ...     "abc,cd->abd", output_shape=(None, 3), kl_weight=1e-3
+    ... )
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 5, 3])
+
+    Reference:
+
+    - [Kingma et al., 2015](https://arxiv.org/abs/1506.02557), section 3
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class MeanFieldEinsumDense(MeanFieldPreset, EinsumDense):
+    """A dense einsum layer whose weights are independent Normals.
+
+    See `tfvn.MeanFieldDense` for what such a layer is.
+
+    Args:
+        equation: Einsum equation, `"...x,xy->...y"` for instance.
+        output_shape: Shape of the output without the batch.
+        scale_initializer: Initial standard deviations: a positive number or a Keras
+            initializer.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.EinsumDense` and of
+            `keras.layers.EinsumDense`; `kernel_initializer` gives the initial means.
+
+    Input shape:
+        As `keras.layers.EinsumDense`.
+
+    Output shape:
+        As `keras.layers.EinsumDense`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.MeanFieldEinsumDense(
+    ...     "abc,cd->abd", output_shape=(None, 3), kl_weight=1e-3
+    ... )
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 5, 3])
+
+    Reference:
+
+    - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424)
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class KTiedEinsumDense(KTiedPreset, EinsumDense):
+    """A dense einsum layer whose weights are Normals with scales of low rank.
+
+    See `tfvn.KTiedDense` for what such a layer is.
+
+    Args:
+        equation: Einsum equation, `"...x,xy->...y"` for instance.
+        output_shape: Shape of the output without the batch.
+        rank: Rank of the standard deviations; `None` is 2, or less for a small kernel.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.EinsumDense` and of
+            `keras.layers.EinsumDense`; `kernel_initializer` gives the initial means.
+
+    Input shape:
+        As `keras.layers.EinsumDense`.
+
+    Output shape:
+        As `keras.layers.EinsumDense`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.KTiedEinsumDense(
+    ...     "abc,cd->abd", output_shape=(None, 3), kl_weight=1e-3
+    ... )
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 5, 3])
+
+    Reference:
+
+    - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655)
+    """

@@ -1,0 +1,185 @@
+"""The Gaussian-dropout posterior."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfvn import distributions, random
+from tfvn.kernel import KernelSpec, LinearOp
+from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, once_per_reading, register
+
+Tensor = Any
+
+ALPHAS = ("layer", "neuron", "weight")
+PARAMETERIZATIONS = ("multiplicative", "additive")
+
+# alpha is kept between 1e-8 and 1e8. There a weight is as good as certain, or as good
+# as zero-mean, and everything that is computed from alpha is finite in float32.
+LARGEST_LOG_ALPHA = math.log(1e8)
+
+# Where additive scales start when the means are too small to say.
+_SMALLEST_MEAN_SQUARE = 1e-8
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class KeepAlphaFinite(keras.constraints.Constraint):
+    """Projects log alpha onto [-log 1e8, log 1e8] after an update."""
+
+    def __call__(self, value: Tensor) -> Tensor:
+        return keras.ops.clip(value, -LARGEST_LOG_ALPHA, LARGEST_LOG_ALPHA)
+
+
+@register("gaussian_dropout")
+class GaussianDropout(Posterior):
+    """Weights times Gaussian noise: `N(mean, alpha mean^2)` with a learned `alpha`.
+
+    With the log-uniform prior the KL pulls `alpha` towards infinity. Shared by a layer
+    or a neuron it often gets there: the layer goes through a phase transition, after
+    which its means carry nothing and it is a variance layer.
+
+    In the multiplicative form `alpha` is kept between 1e-8 and 1e8, by a constraint after
+    every update and again where it is read.
+
+    Args:
+        alpha: `"layer"`, `"neuron"` (one per output) or `"weight"`: which weights
+            share an `alpha`. Defaults to `"layer"`. The additive form takes none.
+        parameterization: `"multiplicative"`, or `"additive"` for `N(mean, scale^2)`
+            with a free scale per weight, as in Sparse Variational Dropout.
+        initial_log_alpha: Where log alpha starts; in the additive form, relative to
+            the mean square of the means.
+
+    Example:
+
+    >>> import tfvn
+    >>> layer = tfvn.layers.Dense(3, posterior="gaussian_dropout")
+    >>> layer.build((None, 5))
+    >>> layer.variable_groups["scale"][0].numpy().item()
+    -5.0
+
+    Reference:
+
+    - [Kingma et al., 2015](https://arxiv.org/abs/1506.02557), section 3
+    - [Molchanov et al., 2017](https://arxiv.org/abs/1701.05369), section 4.2, for the
+      additive form
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), equation 14
+    """
+
+    default_prior = "log_uniform"
+
+    def __init__(
+        self,
+        alpha: str | None = None,
+        parameterization: str = "multiplicative",
+        initial_log_alpha: float = -5.0,
+    ):
+        super().__init__()
+        if parameterization not in PARAMETERIZATIONS:
+            raise ValueError(
+                f"Argument `parameterization` must be one of {list(PARAMETERIZATIONS)}. "
+                f"Received: parameterization={parameterization!r}"
+            )
+        if parameterization == "additive" and alpha is not None:
+            raise ValueError(
+                "The additive parameterization has a scale per weight and takes no "
+                f"`alpha`; expected `alpha=None`. Received: alpha={alpha!r}"
+            )
+        if alpha is not None and alpha not in ALPHAS:
+            raise ValueError(
+                f"Argument `alpha` must be one of {list(ALPHAS)}. "
+                f"Received: alpha={alpha!r}"
+            )
+        if not abs(initial_log_alpha) <= LARGEST_LOG_ALPHA:
+            raise ValueError(
+                "Argument `initial_log_alpha` must be a finite number between "
+                f"{-LARGEST_LOG_ALPHA:.1f} and {LARGEST_LOG_ALPHA:.1f}. "
+                f"Received: initial_log_alpha={initial_log_alpha}"
+            )
+        self.alpha = alpha
+        self.parameterization = parameterization
+        self.initial_log_alpha = initial_log_alpha
+        self.is_additive = parameterization == "additive"
+
+    def build(
+        self,
+        add_weight: Callable[..., keras.Variable],
+        spec: KernelSpec,
+        name: str = "kernel",
+        **options: Any,
+    ) -> None:
+        self.spec = spec
+        self.mean_variable = add_weight(
+            name=f"{name}_mean", shape=spec.shape, **options
+        )
+        if self.is_additive:
+            self.log_variance_variable = add_weight(
+                name=f"{name}_log_variance",
+                shape=spec.shape,
+                initializer=self._initial_log_variance,
+            )
+            scale = self.log_variance_variable
+        else:
+            shapes = {"neuron": (spec.columns,), "weight": spec.shape}
+            self.log_alpha_variable = add_weight(
+                name=f"{name}_log_alpha",
+                shape=shapes.get(self.alpha or "layer", ()),
+                initializer=keras.initializers.Constant(self.initial_log_alpha),
+                constraint=KeepAlphaFinite(),
+            )
+            scale = self.log_alpha_variable
+        self.variable_groups = {"mean": [self.mean_variable], "scale": [scale]}
+
+    def _initial_log_variance(self, shape: Any, dtype: Any = None) -> Tensor:
+        mean_square = tf.reduce_mean(tf.square(self.mean_variable.value))
+        mean_square = tf.maximum(mean_square, _SMALLEST_MEAN_SQUARE)
+        return tf.fill(shape, self.initial_log_alpha + tf.math.log(mean_square))
+
+    def mean(self) -> Tensor:
+        return self.mean_variable.value
+
+    @once_per_reading
+    def log_alpha(self) -> Tensor:
+        """Returns log alpha in a shape that broadcasts to the kernel's."""
+        if self.is_additive:
+            square = tf.maximum(tf.square(self.mean()), SMALLEST_SCALE**2)
+            log_alpha = self.log_variance_variable.value - tf.math.log(square)
+        else:
+            log_alpha = self.log_alpha_variable.value
+            if self.alpha == "neuron":
+                log_alpha = self.spec.from_columns(log_alpha)
+        return tf.clip_by_value(log_alpha, -LARGEST_LOG_ALPHA, LARGEST_LOG_ALPHA)
+
+    @once_per_reading
+    def variance(self) -> Tensor:
+        if self.is_additive:
+            return tf.exp(self.log_variance_variable.value) + SMALLEST_SCALE**2
+        return tf.exp(self.log_alpha()) * tf.square(self.mean())
+
+    def push_variance(self, linear_op: LinearOp, squared_inputs: Tensor) -> Tensor:
+        if self.is_additive or self.alpha in ("neuron", "weight"):
+            return super().push_variance(linear_op, squared_inputs)
+        # One alpha scales the output instead of every weight.
+        variance = linear_op(squared_inputs, tf.square(self.mean()))
+        return variance * tf.cast(tf.exp(self.log_alpha()), variance.dtype)
+
+    def sample(self, seed: Tensor) -> Tensor:
+        mean = self.mean()
+        noise = random.normal(mean.shape, seed, mean.dtype)
+        if self.is_additive:
+            return mean + tf.sqrt(self.variance()) * noise
+        return mean * (1.0 + tf.exp(0.5 * self.log_alpha()) * noise)
+
+    def distribution(self) -> tfp.distributions.Distribution:
+        if self.is_additive:
+            return tfp.distributions.Normal(self.mean(), tf.sqrt(self.variance()))
+        return distributions.MultiplicativeNormal(self.mean(), self.log_alpha())
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "alpha": self.alpha,
+            "parameterization": self.parameterization,
+            "initial_log_alpha": self.initial_log_alpha,
+        }

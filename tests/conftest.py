@@ -2,15 +2,18 @@
 
 import os
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import pytest
+
+from _tfvn_command import quiet_tensorflow
+
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
-import keras
-import pytest
-import tensorflow as tf
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
 
-from tfvn import estimators, posteriors, priors, support
-from tfvn.distributions import serialization
+    from tfvn import estimators, posteriors, priors, support
+    from tfvn.distributions import serialization
 
 # Two logical devices, so that `MirroredStrategy` has replicas. They have to be there
 # before TensorFlow is first used, and cost nothing to tests that don't want them.

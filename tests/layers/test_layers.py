@@ -464,7 +464,7 @@ def test_dense_of_means_is_the_twin(shape, units, use_bias, bias_posterior, acti
         activation=activation,
         use_bias=use_bias,
         bias_initializer="normal",
-        bias_posterior=bias_posterior,
+        bias_posterior=bias_posterior if use_bias else None,
         estimator="mean",
         kl_weight=1.0,
     )

@@ -1,6 +1,6 @@
 """What a stochastic layer costs, as a ratio to its deterministic Keras twin.
 
-    python benchmarks/layers.py                 # all tables, about 20 minutes
+    python benchmarks/layers.py                 # all tables
     python benchmarks/layers.py --quick         # a check that it runs
     python benchmarks/layers.py --model mlp --batch-size 128 --no-jit
 

@@ -1,6 +1,6 @@
 """The phase transition: Neklyudov et al. (2019), section 4.3 and figure 3.
 
-    python examples/phase_transition.py           # 12 epochs, about 5 minutes
+    python examples/phase_transition.py           # 12 epochs
     python examples/phase_transition.py --quick   # a check that it runs
 
 LeNet-5 on MNIST, its first dense layer a Gaussian-dropout layer with one alpha. The KL

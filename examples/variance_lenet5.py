@@ -1,6 +1,6 @@
 """LeNet-5 on MNIST with a variance layer: Neklyudov et al. (2019), section 6.1.
 
-    python examples/variance_lenet5.py            # 10 epochs, about 3 minutes
+    python examples/variance_lenet5.py            # 10 epochs
     python examples/variance_lenet5.py --quick    # a check that it runs
 
 The first dense layer has weights of mean zero, so the network with mean weights is a

@@ -3,8 +3,7 @@
 Every layer owns a `SeedGenerator` and turns its seeds into noise with the functions
 below. They are stateless, so the same seed gives the same noise in eager code and in
 graphs (XLA makes other numbers of the same bits, the same ones every time), and they
-name their algorithm: Philox, because under XLA on a CPU the default is thirty times
-slower.
+name their algorithm: Philox, because under XLA on a CPU the default is slower.
 """
 
 from typing import Any

@@ -12,8 +12,7 @@ from tfvn.distributions.serialization import register, remember
 class LogScaleNormal(tfd.Normal):
     """A `tfd.Normal` that is given by the logarithm of its scale.
 
-    Every KL needs that logarithm, and for a layer it costs as much as the noise to take
-    it of each weight again.
+    Every KL needs that logarithm; known, it need not be taken of each weight again.
 
     Args:
         loc: Means.

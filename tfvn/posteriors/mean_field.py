@@ -19,7 +19,7 @@ class MeanField(Posterior):
     """Independent weights, each a Normal with a mean and a scale of its own.
 
     The standard deviation is the exponential of a free variable, which where scales are
-    small is what the softplus of other libraries is, at a third of the cost. It starts
+    small is what the softplus of other libraries is, without its logarithm. It starts
     small, at about 0.01, so that a network first learns its means, as a deterministic
     one would.
 

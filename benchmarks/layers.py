@@ -1,6 +1,7 @@
 """What a stochastic layer costs, as a ratio to its deterministic Keras twin.
 
-    python benchmarks/layers.py                 # all tables
+    python benchmarks/layers.py                 # all tables of times
+    python benchmarks/layers.py --memory        # peak memory instead
     python benchmarks/layers.py --quick         # a check that it runs
     python benchmarks/layers.py --model mlp --batch-size 128 --no-jit
 
@@ -11,12 +12,14 @@ legacy twin. Peak memory is measured in a process of its own for each network.
 """
 
 import argparse
+import functools
 import json
 import multiprocessing
 import pathlib
 import resource
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -29,8 +32,13 @@ with quiet_tensorflow():
     import tensorflow as tf
     import tensorflow_probability as tfp
     import tf_keras
+    from naive import Naive, NaiveTied, NaiveVariance
 
     import tfvn
+
+# Every network is a function that is traced once; legacy layers warn of their age.
+tf.get_logger().setLevel("ERROR")
+warnings.filterwarnings("ignore", module="tensorflow_probability|tf_keras")
 
 EXAMPLES = 60_000
 MLP_WIDTHS = (400, 400, 10)
@@ -55,8 +63,11 @@ class Setting(NamedTuple):
         return f"{self.model} {self.batch_size}" + (" jit" if self.jit else "")
 
 
-def keras_variants() -> dict[str, tuple[Callable, Callable]]:
+def keras_variants() -> dict[str, tuple[Callable, Callable | None]]:
     """Returns name -> (makes a dense layer, makes a convolution)."""
+
+    def naive(layer: Any) -> tuple[Callable, None]:
+        return lambda units, **more: layer(units, kl_weight=1 / EXAMPLES, **more), None
 
     def preset(family: str, **kwargs: Any) -> tuple[Callable, Callable]:
         kwargs["kl_weight"] = 1 / EXAMPLES
@@ -82,6 +93,9 @@ def keras_variants() -> dict[str, tuple[Callable, Callable]]:
             noisy(keras.layers.Dense),
             noisy(plain_convolution),
         ),
+        "naive Variance": naive(NaiveVariance),
+        "naive KTied, rank 2": naive(NaiveTied),
+        "naive MeanField": naive(Naive),
         "Variance": preset("Variance"),
         "GaussianDropout": preset("GaussianDropout"),
         "KTied, rank 2": preset("KTied", rank=2),
@@ -171,23 +185,24 @@ def network(library: Any, model: Any, setting: Setting) -> Network:
     return Network(lambda: train().numpy(), lambda: infer().numpy())
 
 
-def networks(setting: Setting, names: list[str] | None = None) -> dict[str, Network]:
-    """Returns all networks of a setting, the twins first."""
-    made = {}
-    for library, variants in ((keras, keras_variants()), (tf_keras, tfp_variants())):
-        for name, (dense, convolution) in variants.items():
-            if names is not None and name not in names:
-                continue
-            if setting.model == "lenet5" and convolution is None:
-                continue
-            model = build(library, dense, convolution, setting.model)
-            made[name] = network(library, model, setting)
-    return made
+def variants(setting: Setting) -> dict[str, Callable[[], Network]]:
+    """Returns how to make each network of a setting."""
+
+    def make(library: Any, dense: Callable, convolution: Callable | None) -> Network:
+        model = build(library, dense, convolution, setting.model)
+        return network(library, model, setting)
+
+    return {
+        name: functools.partial(make, library, dense, convolution)
+        for library, parts in ((keras, keras_variants()), (tf_keras, tfp_variants()))
+        for name, (dense, convolution) in parts.items()
+        if setting.model != "lenet5" or convolution is not None
+    }
 
 
 def measure(setting: Setting, rounds: int, steps: int) -> dict[str, dict[str, float]]:
     """Returns the median milliseconds of a step, by network and by kind of step."""
-    made = networks(setting)
+    made = {name: make() for name, make in variants(setting).items()}
     times: dict[str, dict[str, list[float]]] = {
         name: {"train": [], "infer": []} for name in made
     }
@@ -213,7 +228,7 @@ def measure(setting: Setting, rounds: int, steps: int) -> dict[str, dict[str, fl
 
 def _peak_memory(setting: Setting, name: str, queue: Any) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    net = networks(setting, [name])[name]
+    net = variants(setting)[name]()
     for _ in range(5):
         net.train()
     queue.put((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
@@ -260,7 +275,7 @@ def main() -> None:
     parser.add_argument("--jit", action=argparse.BooleanOptionalAction)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--steps", type=int, default=5, help="steps per turn")
-    parser.add_argument("--memory", action="store_true", help="also peak memory")
+    parser.add_argument("--memory", action="store_true", help="memory, not time")
     parser.add_argument("--quick", action="store_true", help="one round, one step")
     parser.add_argument(
         "--output", type=pathlib.Path, default=pathlib.Path("results/benchmarks")
@@ -276,17 +291,35 @@ def main() -> None:
         and options.batch_size in (None, batch_size)
         and options.jit in (None, jit)
     ]
-    times, memory = {}, {}
+    options.output.mkdir(parents=True, exist_ok=True)
+    if options.memory:
+        report_memory(settings, options.output / "layers_memory.json")
+    else:
+        report_times(settings, options)
+
+
+def report_memory(settings: list[Setting], path: pathlib.Path) -> None:
+    """Measures peak memory and prints a table."""
+    memory = {}
+    for setting in settings:
+        print(setting)
+        memory[str(setting)] = {
+            name: peak_memory(setting, name) for name in variants(setting)
+        }
+    path.write_text(json.dumps(memory, indent=2) + "\n")
+    print("\nPeak memory of training, MB\n")
+    print(table(memory, "{:.0f}"))
+
+
+def report_times(settings: list[Setting], options: argparse.Namespace) -> None:
+    """Measures times and prints tables of ratios and of milliseconds."""
+    times = {}
     for setting in settings:
         print(setting)
         times[str(setting)] = measure(setting, options.rounds, options.steps)
         keras.backend.clear_session()
-        if options.memory:
-            names = times[str(setting)]
-            memory[str(setting)] = {name: peak_memory(setting, name) for name in names}
-    options.output.mkdir(parents=True, exist_ok=True)
-    report = {"milliseconds": times, "peak_megabytes": memory}
-    (options.output / "layers.json").write_text(json.dumps(report, indent=2) + "\n")
+    path = options.output / "layers.json"
+    path.write_text(json.dumps(times, indent=2) + "\n")
     for kind, title in (("train", "Training step"), ("infer", "Inference")):
         print(f"\n{title}, ratio to the twin\n")
         columns = {name: ratios(column, kind) for name, column in times.items()}
@@ -297,9 +330,6 @@ def main() -> None:
             for name, column in times.items()
         }
         print(table(columns, "{:.1f}"))
-    if memory:
-        print("\nPeak memory of training, MB\n")
-        print(table(memory, "{:.0f}"))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from tfvn.distributions import (
     ARD,
     DiminishingStudentT,
     KTiedNormal,
-    LogScaleNormal,
     LogUniform,
+    LogVarianceNormal,
     MultiplicativeNormal,
     SpikeAndSlab,
     ZeroMeanNormal,
@@ -391,7 +391,7 @@ def scattered(*shape, low=0.05, high=1.5):
 GAUSSIANS = {
     "normal": lambda: tfd.Normal(scattered(4, 3, low=-1.0), scattered(4, 3)),
     "zero_mean": lambda: ZeroMeanNormal(scattered(4, 3)),
-    "log_scale": lambda: LogScaleNormal(
+    "log_variance": lambda: LogVarianceNormal(
         scattered(4, 3, low=-1.0), scattered(4, 3, low=-3.0)
     ),
     "multiplicative": lambda: MultiplicativeNormal(
@@ -456,7 +456,9 @@ class TestMonteCarlo:
         parameters = layer.posterior
         if posterior == "mean_field":
             parameters.mean_variable.assign(np.full((40, 50), self.MEAN))
-            parameters.log_scale_variable.assign(np.full((40, 50), np.log(self.SCALE)))
+            parameters.log_variance_variable.assign(
+                np.full((40, 50), 2 * np.log(self.SCALE))
+            )
         else:
             parameters.scale.assign(np.full((40, 50), self.SCALE))
         return layer
@@ -590,7 +592,7 @@ class TestLayers:
         expected = sum(
             numpy_normal_kl(
                 part.mean_variable.numpy(),
-                np.exp(part.log_scale_variable.numpy()),
+                np.exp(0.5 * part.log_variance_variable.numpy()),
                 np.sqrt(2 / fan_in),
             )
             for part in parts
@@ -628,7 +630,7 @@ class TestLayers:
         self.scatter(layer)
         expected = numpy_normal_kl(
             layer.posterior.mean_variable.numpy(),
-            np.exp(layer.posterior.log_scale_variable.numpy()),
+            np.exp(0.5 * layer.posterior.log_variance_variable.numpy()),
             scales,
         )
         assert float(layer.kl_divergence()) == pytest.approx(expected, rel=1e-5)

@@ -485,10 +485,10 @@ class TestThatTheseTestsCanFail:
             self.check(layer)
 
     def test_a_scale_that_is_off_by_three_percent_fails(self, layer):
-        free = layer.posterior.log_scale_variable
+        free = layer.posterior.log_variance_variable
         x = make_inputs("dense")
         expected = output_moments("dense", layer, x)
-        free.assign(free.numpy() + np.log(1.03))
+        free.assign(free.numpy() + 2 * np.log(1.03))
         with pytest.raises(AssertionError, match="The variance of element"):
             assert_moments(draw(layer, x), *expected)
 

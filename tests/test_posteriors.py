@@ -38,7 +38,7 @@ STARTS_EQUAL = {
 MEAN = ("kernel_mean", (3, 2))
 VARIABLES = {
     "variance": [("kernel_scale", (3, 2))],
-    "mean_field": [MEAN, ("kernel_log_scale", (3, 2))],
+    "mean_field": [MEAN, ("kernel_log_variance", (3, 2))],
     "gaussian_dropout": [MEAN, ("kernel_log_alpha", ())],
     "gaussian_dropout-neuron": [MEAN, ("kernel_log_alpha", (2,))],
     "gaussian_dropout-weight": [MEAN, ("kernel_log_alpha", (3, 2))],
@@ -232,10 +232,11 @@ class TestMeanField:
 
     def test_scale_stays_positive(self):
         posterior = self.build(MeanField())
-        posterior.log_scale_variable.assign(np.full((50, 200), -200.0))
-        assert np.all(posterior.scale() > 0)
-        assert np.all(np.isfinite(np.log(posterior.scale())))
-        assert np.all(np.isfinite(1 / posterior.variance().numpy()))
+        posterior.log_variance_variable.assign(np.full((50, 200), -400.0))
+        scale = posterior.distribution().stddev().numpy()
+        assert np.all(scale > 0)
+        assert np.all(np.isfinite(np.log(scale)))
+        assert np.all(np.isfinite(1 / np.square(scale)))
 
 
 class TestGet:

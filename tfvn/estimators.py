@@ -22,8 +22,8 @@ register = registry.register
 get = registry.get
 serialize = registry.serialize
 
-# Inputs beyond this have squares that leave float32; the noise stops growing there.
-_LARGEST_INPUT = 1e15
+# Where the squares of inputs end, before they leave float32; the noise stops growing there.
+_LARGEST_SQUARE = 1e30
 
 
 class Term(NamedTuple):
@@ -41,10 +41,13 @@ class Estimate(NamedTuple):
         outputs: The output, in the dtype of the inputs.
         weights: The kernel that was drawn for each term, or `None` where the
             estimator draws none.
+        noise: What is to be added to the output, after the bias: TensorFlow then
+            fuses the bias with the op that made the output.
     """
 
     outputs: Tensor
     weights: tuple[Tensor | None, ...]
+    noise: Tensor | None = None
 
 
 class Estimator(abc.ABC):
@@ -91,11 +94,8 @@ class LocalReparameterization(Estimator):
     ) -> Estimate:
         variance = _sum(_variance(term) for term in terms)
         noise = random.normal(tf.shape(variance), seed_generator.next(), variance.dtype)
-        outputs = noise * safe_sqrt(variance)
-        dtype = terms[0].inputs.dtype
-        means = [_mean(term) for term in terms if not term.posterior.zero_mean]
-        outputs = _sum([tf.cast(outputs, dtype), *means])
-        return Estimate(outputs, (None,) * len(terms))
+        noise = tf.cast(noise * safe_sqrt(variance), terms[0].inputs.dtype)
+        return _around_the_mean(terms, noise)
 
 
 @register("weights")
@@ -139,9 +139,8 @@ class Flipout(Estimator):
     ) -> Estimate:
         perturbation = _sum(_flipped(term, seed_generator) for term in terms)
         axes = terms[0].linear_op.output_axes
-        outputs = perturbation * _signs(perturbation, axes, seed_generator)
-        means = [_mean(term) for term in terms if not term.posterior.zero_mean]
-        return Estimate(_sum([outputs, *means]), (None,) * len(terms))
+        noise = perturbation * _signs(perturbation, axes, seed_generator)
+        return _around_the_mean(terms, noise)
 
 
 @register("mean")
@@ -196,6 +195,12 @@ def add(x: Tensor, y: Tensor) -> Tensor:
     return keras.ops.add(x, y) if len(y.shape) == 1 else x + y
 
 
+def _around_the_mean(terms: list[Term], noise: Tensor) -> Estimate:
+    means = [_mean(term) for term in terms if not term.posterior.zero_mean]
+    drawn = (None,) * len(terms)
+    return Estimate(_sum(means), drawn, noise) if means else Estimate(noise, drawn)
+
+
 def _mean(term: Term) -> Tensor:
     return term.linear_op(term.inputs, term.posterior.mean())
 
@@ -228,9 +233,14 @@ def _variance(term: Term) -> Tensor:
     # scale of 1e-4 squared is zero.
     if inputs.dtype == tf.float16:
         inputs = tf.cast(inputs, tf.float32)
-    limit = tf.cast(_LARGEST_INPUT, inputs.dtype)
-    squared = tf.square(tf.clip_by_value(inputs, -limit, limit))
-    return term.posterior.push_variance(term.linear_op, squared)
+    return term.posterior.push_variance(term.linear_op, _square(inputs))
+
+
+@tf.custom_gradient
+def _square(x: Tensor) -> Any:
+    # Of a square that was cut off the slope stays; its own would take two more passes.
+    square = tf.minimum(tf.square(x), tf.cast(_LARGEST_SQUARE, x.dtype))
+    return square, lambda upstream: upstream * (2.0 * x)
 
 
 def _sum(tensors: Any) -> Tensor:

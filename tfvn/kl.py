@@ -14,8 +14,9 @@ from tensorflow_probability import distributions as tfd
 
 from tfvn.distributions import (
     ARD,
-    LogScaleNormal,
+    KTiedNormal,
     LogUniform,
+    LogVarianceNormal,
     MultiplicativeNormal,
     ZeroMeanNormal,
     ZeroMeanUniform,
@@ -197,19 +198,45 @@ def _is_one_normal(prior: tfd.Distribution) -> bool:
 
 
 def _total_normal(q: tfd.Normal, p: tfd.Normal) -> Tensor:
-    # What cancels does so weight by weight: the sums of either are too large for it.
-    ratio = q.scale / p.scale
-    log_ratio = (
-        q.log_scale - tf.math.log(p.scale)
-        if isinstance(q, LogScaleNormal)
-        else tf.math.log(ratio)
-    )
-    divergence = tf.reduce_sum(0.5 * (tf.square(ratio) - 1.0) - log_ratio)
+    # The sum of log(p.scale / q.scale) + (q.scale^2 + (q.loc - p.loc)^2) / (2 p.scale^2)
+    # - 1 / 2 over the weights, from sums that cost few passes over them. Near the prior
+    # the sums cancel, which is why they are float64.
+    if isinstance(q, KTiedNormal):
+        squares, logs = q.sum_of_variances(), _sum_of_logs(q.scale)
+    elif isinstance(q, LogVarianceNormal):
+        squares, logs = _sum(q.exp_log_variance), 0.5 * _sum(q.log_variance)
+    else:
+        squares, logs = _sum(tf.square(q.scale)), _sum_of_logs(q.scale)
+    size = tf.cast(tf.size(q.scale), tf.float64)
+    loc, scale = tf.cast(p.loc, tf.float64), tf.cast(p.scale, tf.float64)
     if isinstance(q, ZeroMeanNormal):
-        size = tf.cast(tf.size(ratio), q.dtype)
-        return divergence + 0.5 * size * tf.square(p.loc / p.scale)
-    # `l2_loss` is half the sum of squares in one pass, and so is its gradient.
-    return divergence + tf.nn.l2_loss(q.loc - p.loc) / tf.square(p.scale)
+        squares += size * tf.square(loc)
+    else:
+        squares += _sum(tf.square(_minus(q.loc, p.loc)))
+    divergence = 0.5 * (squares / tf.square(scale) - size)
+    divergence += size * tf.math.log(scale) - logs
+    return tf.cast(divergence, q.dtype)
+
+
+def _minus(x: Tensor, y: Tensor) -> Tensor:
+    # Most priors have a mean of zero, which needs no pass over the weights.
+    known = tf.get_static_value(y)
+    return x if known is not None and not np.any(known) else x - y
+
+
+def _sum(x: Tensor) -> Tensor:
+    # In float64, to which the sums of rows are converted rather than every element.
+    rows = tf.reduce_sum(x, axis=-1) if x.shape.rank else x
+    return tf.reduce_sum(tf.cast(rows, tf.float64))
+
+
+@tf.custom_gradient
+def _sum_of_logs(x: Tensor) -> Any:
+    def gradient(upstream: Tensor) -> Tensor:
+        # One pass over the weights, of the three that the automatic gradient takes.
+        return tf.cast(upstream, x.dtype) / x
+
+    return _sum(tf.math.log(x)), gradient
 
 
 def _multiplicative(log_alpha: Tensor, p: LogUniform | ARD) -> Tensor:

@@ -9,6 +9,7 @@ name their algorithm: Philox, because under XLA on a CPU the default is slower.
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 # 2**32 divided by the golden ratio, as a signed number: multiples of it are far
@@ -53,13 +54,22 @@ class SeedGenerator(keras.random.SeedGenerator):
 
 
 def normal(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
-    """Returns standard normal noise."""
-    return _draw(tf.random.stateless_normal, shape, seed, dtype)
+    """Returns standard normal noise.
+
+    By inversion of a uniform number: `tf.random.stateless_normal` is slower, twice as
+    slow under XLA on a CPU. Values end at 5.3, as they do in every library that inverts
+    a float32.
+    """
+    uniform = _draw(shape, seed, dtype)
+    # The uniform numbers are k / 2^n; from the middle of each interval no tail is reached
+    # twice as often as the other, and none at infinity.
+    noise = tf.math.ndtri(uniform + np.finfo(uniform.dtype.as_numpy_dtype).eps / 2)
+    return tf.cast(noise, dtype)
 
 
 def uniform(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     """Returns noise that is uniform on [-1, 1)."""
-    return _draw(tf.random.stateless_uniform, shape, seed, dtype, minval=-1, maxval=1)
+    return tf.cast(_draw(shape, seed, dtype, minval=-1, maxval=1), dtype)
 
 
 def rademacher(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
@@ -71,10 +81,8 @@ def rademacher(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     return tf.cast(2 * tf.bitwise.right_shift(bits, 31) + 1, dtype)
 
 
-def _draw(function: Any, shape: Any, seed: Tensor, dtype: Any, **kwargs: Any) -> Tensor:
+def _draw(shape: Any, seed: Tensor, dtype: Any, **kwargs: Any) -> Tensor:
     # Half precision is a matter of the result: its few bits would make a poor
     # generator, with atoms and a short tail.
-    dtype = tf.as_dtype(dtype)
-    drawn = tf.float64 if dtype == tf.float64 else tf.float32
-    noise = function(shape, seed, dtype=drawn, alg="philox", **kwargs)
-    return tf.cast(noise, dtype)
+    drawn = tf.float64 if tf.as_dtype(dtype) == tf.float64 else tf.float32
+    return tf.random.stateless_uniform(shape, seed, dtype=drawn, alg="philox", **kwargs)

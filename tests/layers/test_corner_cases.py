@@ -88,7 +88,7 @@ def test_part_of_the_posterior_distribution(family):
 def test_copy_of_a_posterior_distribution_has_its_new_scale():
     layer = tfvn.MeanFieldDense(3)
     layer.build((None, 4))
-    copy = layer.posterior_distribution().copy(log_scale=np.zeros((4, 3), "float32"))
+    copy = layer.posterior_distribution().copy(log_variance=np.zeros((4, 3), "float32"))
     np.testing.assert_allclose(copy.stddev(), np.ones((4, 3)))
 
 

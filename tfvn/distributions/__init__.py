@@ -3,8 +3,8 @@
 from tfvn.distributions.ard import ARD
 from tfvn.distributions.diminishing_student_t import DiminishingStudentT
 from tfvn.distributions.k_tied_normal import KTiedNormal
-from tfvn.distributions.log_scale_normal import LogScaleNormal
 from tfvn.distributions.log_uniform import LogUniform
+from tfvn.distributions.log_variance_normal import LogVarianceNormal
 from tfvn.distributions.multiplicative_normal import MultiplicativeNormal
 from tfvn.distributions.serialization import deserialize, register, serialize
 from tfvn.distributions.spike_and_slab import SpikeAndSlab
@@ -18,8 +18,8 @@ __all__ = [
     "ARD",
     "DiminishingStudentT",
     "KTiedNormal",
-    "LogScaleNormal",
     "LogUniform",
+    "LogVarianceNormal",
     "MultiplicativeNormal",
     "SpikeAndSlab",
     "ZeroMeanBernoulli",

@@ -22,7 +22,6 @@ class KTiedNormal(tfd.Normal):
         left: Positive factors of the rows, `(m, rank)`.
         right: Positive factors of the columns, `(n, rank)`.
         output_axes: The axes of `loc` that are its columns.
-        scale: The standard deviations, where they are known already.
         validate_args: As in every TFP distribution.
         allow_nan_stats: As in every TFP distribution.
         name: Name of the distribution.
@@ -47,7 +46,6 @@ class KTiedNormal(tfd.Normal):
         left: Any,
         right: Any,
         output_axes: tuple[int, ...] = (-1,),
-        scale: Any = None,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "KTiedNormal",
@@ -66,9 +64,7 @@ class KTiedNormal(tfd.Normal):
                 f"Received: left.shape={tuple(self.left.shape)} and "
                 f"right.shape={tuple(self.right.shape)}"
             )
-        if scale is None:
-            matrix = tf.matmul(self.left, self.right, transpose_b=True)
-            scale = spec.from_matrix(matrix)
+        scale = spec.from_matrix(tf.matmul(self.left, self.right, transpose_b=True))
         super().__init__(loc, scale, validate_args, allow_nan_stats, name=name)
         remember(self, parameters)
 
@@ -76,11 +72,19 @@ class KTiedNormal(tfd.Normal):
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
         return {"loc": tfd.Normal.parameter_properties(dtype)["loc"]}
 
-    def copy(self, **overrides: Any) -> "KTiedNormal":
-        """Returns a copy; new factors bring their own scale."""
-        if "left" in overrides or "right" in overrides:
-            overrides.setdefault("scale", None)
-        return super().copy(**overrides)
+    def sum_of_variances(self) -> tf.Tensor:
+        """Returns the sum of all variances, in float64, without forming them.
+
+        It is the sum of the products of the factors' Gram matrices.
+        """
+        left, right = (
+            tf.matmul(factor, factor, transpose_a=True)
+            for factor in (
+                tf.cast(self.left, tf.float64),
+                tf.cast(self.right, tf.float64),
+            )
+        )
+        return tf.reduce_sum(left * right)
 
     def __getitem__(self, slices: Any) -> tfd.Normal:
         # A part of the weights need not be a matrix with factors.

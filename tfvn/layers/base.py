@@ -232,10 +232,12 @@ class StochasticLayer(keras.Layer):
             op = LinearOp(self._bias_op, self._factored_bias_op)
             one = tf.ones((), inputs.dtype)
             terms.append(Term(op, readings[1], one))
-        outputs, drawn = self.estimator(terms, self.seed_generator)
+        outputs, drawn, noise = self.estimator(terms, self.seed_generator)
         self._add_kl(readings, drawn, training)
         if self.bias is not None:
             outputs = estimators.add(outputs, self.expand_bias(self.bias))
+        if noise is not None:
+            outputs += noise
         if self.activation is not None:
             outputs = self.activation(outputs)
         return outputs

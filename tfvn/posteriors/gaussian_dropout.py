@@ -155,7 +155,7 @@ class GaussianDropout(Posterior):
     @once_per_reading
     def variance(self) -> Tensor:
         if self.is_additive:
-            return tf.exp(self.log_variance_variable.value) + SMALLEST_SCALE**2
+            return tf.exp(self.log_variance_variable.value)
         return tf.exp(self.log_alpha()) * tf.square(self.mean())
 
     def push_variance(self, linear_op: LinearOp, squared_inputs: Tensor) -> Tensor:
@@ -169,12 +169,15 @@ class GaussianDropout(Posterior):
         mean = self.mean()
         noise = random.normal(mean.shape, seed, mean.dtype)
         if self.is_additive:
-            return mean + tf.sqrt(self.variance()) * noise
+            scale = tf.exp(0.5 * self.log_variance_variable.value)
+            return mean + scale * noise
         return mean * (1.0 + tf.exp(0.5 * self.log_alpha()) * noise)
 
     def distribution(self) -> tfp.distributions.Distribution:
         if self.is_additive:
-            return tfp.distributions.Normal(self.mean(), tf.sqrt(self.variance()))
+            return distributions.LogVarianceNormal(
+                self.mean(), self.log_variance_variable.value
+            )
         return distributions.MultiplicativeNormal(self.mean(), self.log_alpha())
 
     def get_config(self) -> dict[str, Any]:

@@ -104,15 +104,18 @@ class KTied(Posterior):
     @once_per_reading
     def factors(self) -> tuple[Tensor, Tensor]:
         """Returns the factors of the scales, `(rows, rank)` and `(columns, rank)`."""
-        left, right = self.log_factors
-        return tf.exp(left.value), tf.exp(right.value)
+        # Kept from zero here, where it costs less than for each of their products.
+        smallest = SMALLEST_SCALE**0.5
+        left, right = (
+            tf.maximum(tf.exp(factor.value), smallest) for factor in self.log_factors
+        )
+        return left, right
 
     @once_per_reading
     def scale(self) -> Tensor:
         """Returns the standard deviation of each weight."""
         left, right = self.factors()
-        scale = tf.matmul(left, right, transpose_b=True) + SMALLEST_SCALE
-        return self.spec.from_matrix(scale)
+        return self.spec.from_matrix(tf.matmul(left, right, transpose_b=True))
 
     def variance(self) -> Tensor:
         return tf.square(self.scale())
@@ -137,7 +140,6 @@ class KTied(Posterior):
             left,
             right,
             output_axes=self.spec.output_axes,
-            scale=self.scale(),
         )
 
     def get_config(self) -> dict[str, Any]:

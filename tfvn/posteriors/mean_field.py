@@ -9,7 +9,7 @@ import tensorflow_probability as tfp
 
 from tfvn import distributions, random
 from tfvn.kernel import KernelSpec
-from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, once_per_reading, register
+from tfvn.posteriors.base import Posterior, once_per_reading, register
 
 Tensor = Any
 
@@ -18,10 +18,10 @@ Tensor = Any
 class MeanField(Posterior):
     """Independent weights, each a Normal with a mean and a scale of its own.
 
-    The standard deviation is the exponential of a free variable, which where scales are
-    small is what the softplus of other libraries is, without its logarithm. It starts
-    small, at about 0.01, so that a network first learns its means, as a deterministic
-    one would.
+    The variance is the exponential of a free variable; where scales are small the
+    softplus of other libraries is an exponential too, at the cost of a logarithm. The
+    standard deviations start small, at about 0.01, so that a network first learns its
+    means, as a deterministic one would.
 
     Args:
         scale_initializer: The standard deviations at the start: a positive number,
@@ -61,17 +61,17 @@ class MeanField(Posterior):
         self.mean_variable = add_weight(
             name=f"{name}_mean", shape=spec.shape, **options
         )
-        self.log_scale_variable = add_weight(
-            name=f"{name}_log_scale",
+        self.log_variance_variable = add_weight(
+            name=f"{name}_log_variance",
             shape=spec.shape,
-            initializer=self._initial_log_scale,
+            initializer=self._initial_log_variance,
         )
         self.variable_groups = {
             "mean": [self.mean_variable],
-            "scale": [self.log_scale_variable],
+            "scale": [self.log_variance_variable],
         }
 
-    def _initial_log_scale(self, shape: Any, dtype: Any = None) -> Tensor:
+    def _initial_log_variance(self, shape: Any, dtype: Any = None) -> Tensor:
         # Outside of the graph, if the layer is built while one is traced.
         with tf.init_scope():
             scale = tf.convert_to_tensor(self.scale_initializer(shape, dtype=dtype))
@@ -82,26 +82,26 @@ class MeanField(Posterior):
                 f"Received: scale_initializer={self.scale_initializer} with smallest "
                 f"value {smallest}"
             )
-        return tf.math.log(scale)
+        return 2.0 * tf.math.log(scale)
 
     def mean(self) -> Tensor:
         return self.mean_variable.value
 
     @once_per_reading
+    def variance(self) -> Tensor:
+        return tf.exp(self.log_variance_variable.value)
+
     def scale(self) -> Tensor:
         """Returns the standard deviation of each weight."""
-        return tf.exp(self.log_scale_variable.value) + SMALLEST_SCALE
-
-    def variance(self) -> Tensor:
-        return tf.square(self.scale())
+        return tf.exp(0.5 * self.log_variance_variable.value)
 
     def sample(self, seed: Tensor) -> Tensor:
         scale = self.scale()
         return self.mean() + scale * random.normal(scale.shape, seed, scale.dtype)
 
     def distribution(self) -> tfp.distributions.Distribution:
-        return distributions.LogScaleNormal(
-            self.mean(), self.log_scale_variable.value, scale=self.scale()
+        return distributions.LogVarianceNormal(
+            self.mean(), self.log_variance_variable.value, self.variance()
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def weight_moments(posterior):
         return mean, as_kernel(left @ right.T, posterior.spec) ** 2
     (free,) = free
     if isinstance(posterior, tfvn.posteriors.MeanField):
-        return mean, np.exp(2 * free)
+        return mean, np.exp(free)
     if posterior.parameterization == "additive":
         return mean, np.exp(free)
     if posterior.alpha == "neuron":

@@ -16,6 +16,10 @@ import tensorflow as tf
 # apart, so replicas end up with unrelated Philox keys.
 _REPLICA_STRIDE = -1640531527
 
+# Of a float32.
+_SIGN_BIT = -(2**31)
+_BITS_OF_ONE = 0x3F800000
+
 Tensor = Any
 
 
@@ -74,11 +78,15 @@ def uniform(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
 
 def rademacher(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     """Returns random signs, -1 or 1 with equal probability."""
-    bits = tf.random.stateless_uniform(
-        shape, seed, minval=None, maxval=None, dtype=tf.int32, alg="philox"
+    size = tf.reduce_prod(shape)
+    words = tf.random.stateless_uniform(
+        [(size + 31) // 32, 1], seed, None, None, tf.int32, alg="philox"
     )
-    # The sign bit of each integer, as -1 or 0, doubled and raised by one.
-    return tf.cast(2 * tf.bitwise.right_shift(bits, 31) + 1, dtype)
+    # Each bit in turn becomes the sign of a float whose other bits are those of 1.
+    bits = tf.bitwise.left_shift(words, tf.range(32))
+    bits = tf.bitwise.bitwise_or(tf.bitwise.bitwise_and(bits, _SIGN_BIT), _BITS_OF_ONE)
+    signs = tf.reshape(tf.bitcast(bits, tf.float32), [-1])[:size]
+    return tf.cast(tf.reshape(signs, shape), dtype)
 
 
 def _draw(shape: Any, seed: Tensor, dtype: Any, **kwargs: Any) -> Tensor:

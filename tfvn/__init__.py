@@ -44,6 +44,15 @@ from tfvn.layers import (
     VarianceDepthwiseConv2D,
     VarianceEinsumDense,
 )
+from tfvn.training import (
+    Model,
+    Sequential,
+    callbacks,
+    losses,
+    optimizers,
+    schedules,
+    variable_groups,
+)
 
 __version__ = _version("tfvn")
 
@@ -69,6 +78,8 @@ __all__ = [
     "MeanFieldDense",
     "MeanFieldDepthwiseConv2D",
     "MeanFieldEinsumDense",
+    "Model",
+    "Sequential",
     "VarianceConv1D",
     "VarianceConv2D",
     "VarianceConv2DTranspose",
@@ -77,14 +88,19 @@ __all__ = [
     "VarianceDepthwiseConv2D",
     "VarianceEinsumDense",
     "__version__",
+    "callbacks",
     "datasets",
     "distributions",
     "estimators",
     "kernel",
     "kl",
     "layers",
+    "losses",
+    "optimizers",
     "posteriors",
     "priors",
     "random",
+    "schedules",
     "support",
+    "variable_groups",
 ]

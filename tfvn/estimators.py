@@ -55,9 +55,15 @@ class Estimator(abc.ABC):
 
     To add one, subclass this, give the class an alias with
     `tfvn.estimators.register`, and add its row to `tfvn.support.ESTIMATORS`.
+
+    Attributes:
+        noise_per_example: Whether the examples of a batch get independent noise.
+        draws_weights: Whether it draws kernels, which an estimate of the KL can share.
     """
 
     alias: str
+    noise_per_example: bool = False
+    draws_weights: bool = False
 
     @abc.abstractmethod
     def __call__(
@@ -89,6 +95,8 @@ class LocalReparameterization(Estimator):
     - [Kingma et al., 2015](https://arxiv.org/abs/1506.02557), section 2.1
     """
 
+    noise_per_example = True
+
     def __call__(
         self, terms: list[Term], seed_generator: random.SeedGenerator
     ) -> Estimate:
@@ -106,6 +114,8 @@ class WeightSampling(Estimator):
 
     - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424), section 3
     """
+
+    draws_weights = True
 
     def __call__(
         self, terms: list[Term], seed_generator: random.SeedGenerator
@@ -153,6 +163,8 @@ class MeanWeights(Estimator):
 
     - [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
     """
+
+    noise_per_example = True
 
     def __call__(
         self, terms: list[Term], seed_generator: random.SeedGenerator

@@ -50,6 +50,7 @@ from tfvn.layers.einsum_dense import (
     MeanFieldEinsumDense,
     VarianceEinsumDense,
 )
+from tfvn.layers.learned_scale import LearnedScale
 from tfvn.layers.presets import Preset
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "KTiedDense",
     "KTiedDepthwiseConv2D",
     "KTiedEinsumDense",
+    "LearnedScale",
     "MeanFieldConv1D",
     "MeanFieldConv2D",
     "MeanFieldConv2DTranspose",

@@ -147,6 +147,9 @@ class StochasticLayer(keras.Layer):
             autocast=False,
         )
         self.bias: keras.Variable | None = None
+        # Set by a `tfvn.Model`, which divides the KL by the number of examples itself.
+        self.kl_weight_is_supplied = False
+        self.kl_gradient = "total"
         self._kl_added: weakref.ref | None = None
         self._advised = False
 
@@ -252,6 +255,28 @@ class StochasticLayer(keras.Layer):
         readings = [weight.posterior.read() for weight in self._random_weights]
         return self._kl(readings, [None] * len(readings))
 
+    @property
+    def has_kl(self) -> bool:
+        """Whether the layer adds a KL to the loss."""
+        return not all(weight.has_constant_kl for weight in self._random_weights)
+
+    @property
+    def shares_kl_sample(self) -> bool:
+        """Whether a KL is estimated from the weights that the forward pass draws."""
+        return self.estimator.draws_weights and any(
+            weight.is_estimated for weight in self._random_weights
+        )
+
+    def added_kl(self) -> Tensor | None:
+        """Returns the loss that the layer added in this forward pass, or `None`.
+
+        It is the KL times `kl_weight`, one of `losses`.
+        """
+        added = self._kl_added and self._kl_added()
+        # Keras clears the losses when the outermost layer is called.
+        is_current = any(loss is added for loss in self._get_own_losses())
+        return added if is_current else None
+
     def posterior_distribution(self) -> tfp.distributions.Distribution:
         """Returns the distribution of the kernel, a batch of scalar weights."""
         self._check_built("`posterior_distribution()`")
@@ -300,14 +325,29 @@ class StochasticLayer(keras.Layer):
             "seed": self.seed,
         }
 
-    # Keras's Dense and convolutions save a kernel that may be quantized; the
-    # variables of a posterior are saved as those of any layer.
+    # Keras's Dense and convolutions save a kernel that may be quantized.
 
     def save_own_variables(self, store: Any) -> None:
-        keras.Layer.save_own_variables(self, store)
+        for index, variable in enumerate(self._saved_variables()):
+            store[str(index)] = keras.ops.convert_to_numpy(variable)
 
     def load_own_variables(self, store: Any) -> None:
-        keras.Layer.load_own_variables(self, store)
+        variables = self._saved_variables()
+        if len(store.keys()) != len(variables):
+            raise ValueError(
+                f"Layer `{self.name}` has {len(variables)} variables to load. "
+                f"Received: {len(store.keys())} saved ones"
+            )
+        for index, variable in enumerate(variables):
+            variable.assign(store[str(index)])
+
+    def _saved_variables(self) -> list[keras.Variable]:
+        # How much the KL counts belongs to the training at hand, and to the config.
+        return [
+            variable
+            for variable in self._trainable_variables + self._non_trainable_variables
+            if variable is not self.kl_weight
+        ]
 
     def _given_by_position(self, args: tuple) -> dict[str, Any]:
         """Returns the arguments of the Keras twin that `args` are, by name."""
@@ -341,7 +381,12 @@ class StochasticLayer(keras.Layer):
         weights = zip(self._random_weights, readings, drawn, strict=True)
         return tf.add_n(
             [
-                weight.kl_divergence(reading, sample, self.seed_generator.next)
+                weight.kl_divergence(
+                    reading,
+                    sample,
+                    self.seed_generator.next,
+                    only_path=self.kl_gradient == "path",
+                )
                 for weight, reading, sample in weights
             ]
         )
@@ -352,14 +397,13 @@ class StochasticLayer(keras.Layer):
         drawn: Sequence[Tensor | None],
         training: bool | None,
     ) -> None:
-        if all(weight.has_constant_kl for weight in self._random_weights):
+        # A layer that is called twice in a forward pass has one KL.
+        if not self.has_kl or self.added_kl() is not None:
             return
-        # Keras clears the losses when the outermost layer is called, so a KL that is
-        # still among them was added in this forward pass: the layer is shared.
-        added = self._kl_added and self._kl_added()
-        if added is not None and any(loss is added for loss in self._get_own_losses()):
-            return
-        if training and self._kl_weight_argument is None and not self._advised:
+        needs_advice = self._kl_weight_argument is None and not (
+            self.kl_weight_is_supplied or self._advised
+        )
+        if training and needs_advice:
             self._advised = True
             warnings.warn(
                 _KL_WEIGHT_ADVICE + f" Received: layer={self.name!r}", stacklevel=2

@@ -68,7 +68,11 @@ class RandomWeight:
         self.prior_distribution: Any = priors.make(self.prior, spec)
 
     def kl_divergence(
-        self, reading: Posterior, drawn: Tensor | None, next_seed: Callable[[], Tensor]
+        self,
+        reading: Posterior,
+        drawn: Tensor | None,
+        next_seed: Callable[[], Tensor],
+        only_path: bool = False,
     ) -> Tensor:
         """Returns the KL in nats, summed over the weight, in float32.
 
@@ -76,6 +80,10 @@ class RandomWeight:
             reading: The posterior as it is read in this call.
             drawn: The weight that the forward pass drew, if it drew one.
             next_seed: Gives the seed of a sample, where one is needed.
+            only_path: Whether an estimate leaves out the gradient of log q with respect
+                to the posterior's own parameters. That score term is zero on average and
+                only adds noise: [Roeder et al., 2017](https://arxiv.org/abs/1703.09194),
+                equation 7.
         """
         if self.has_constant_kl:
             return tf.zeros(())
@@ -85,6 +93,7 @@ class RandomWeight:
         if self.is_estimated:
             drawn = reading.sample(next_seed()) if drawn is None else drawn
             sample = tf.cast(drawn, prior.dtype)
+            q = _map_parameters(tf.stop_gradient, q) if only_path else q
             divergence = tf.reduce_sum(kl.monte_carlo(q, prior, sample))
         else:
             divergence = kl.total(q, prior)
@@ -119,6 +128,12 @@ class RandomWeight:
 def _cast(distribution: tfd.Distribution, dtype: tf.DType) -> tfd.Distribution:
     if distribution.dtype == dtype:
         return distribution
+    return _map_parameters(lambda tensor: tf.cast(tensor, dtype), distribution)
+
+
+def _map_parameters(
+    function: Callable[[Tensor], Tensor], distribution: tfd.Distribution
+) -> tfd.Distribution:
     parameters = distribution.parameters.items()
-    tensors = {key: tf.cast(v, dtype) for key, v in parameters if tf.is_tensor(v)}
+    tensors = {key: function(value) for key, value in parameters if tf.is_tensor(value)}
     return distribution.copy(**tensors)

@@ -1,0 +1,15 @@
+"""Training on the evidence lower bound."""
+
+from tfvn.training import callbacks, losses, optimizers, schedules
+from tfvn.training.model import Model, Sequential
+from tfvn.training.groups import variable_groups
+
+__all__ = [
+    "Model",
+    "Sequential",
+    "callbacks",
+    "losses",
+    "optimizers",
+    "schedules",
+    "variable_groups",
+]

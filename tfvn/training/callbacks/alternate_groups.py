@@ -1,0 +1,90 @@
+"""Training one group of variables at a time."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfvn.training.group_optimizer import GroupOptimizer, of_model
+
+Tensor = Any
+
+
+class AlternateGroups(keras.callbacks.Callback):
+    """Trains one group of variables at a time, in turn.
+
+    While its turn lasts, only the variables of one group change; those of the others, and
+    the state of their optimizers, stay as they are to the bit. Groups that take no turn
+    are always trained. The model must be compiled with a dictionary of optimizers.
+
+    Args:
+        epochs: How many epochs a turn lasts: a number, or a dictionary with one for each
+            group.
+        groups: The groups that take turns, in their order.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> import tfvn
+    >>> model = tfvn.Sequential([keras.Input((4,)), tfvn.MeanFieldDense(1)])
+    >>> model.compile({"mean": "adam", "scale": "adam"}, "mse")
+    >>> x, y = np.ones((8, 4)), np.ones((8, 1))
+    >>> turns = tfvn.callbacks.AlternateGroups(epochs={"mean": 2, "scale": 1})
+    >>> history = model.fit(x, y, epochs=3, callbacks=[turns], verbose=0)
+    """
+
+    def __init__(
+        self,
+        epochs: int | dict[str, int] = 1,
+        groups: tuple[str, ...] = ("mean", "scale"),
+    ):
+        super().__init__()
+        lengths = epochs if isinstance(epochs, dict) else dict.fromkeys(groups, epochs)
+        if set(lengths) != set(groups) or not all(
+            isinstance(length, int) and length > 0 for length in lengths.values()
+        ):
+            raise ValueError(
+                "Argument `epochs` must be a positive integer, or a dictionary with one "
+                f"for each of {list(groups)}. Received: epochs={epochs!r}"
+            )
+        self.epochs = epochs
+        self.groups = tuple(groups)
+        # The group of each epoch of a cycle.
+        self._turns = [group for group in self.groups for _ in range(lengths[group])]
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        optimizer = of_model(model)
+        if not isinstance(optimizer, GroupOptimizer):
+            raise ValueError(
+                "`AlternateGroups` needs an optimizer for each group; compile a "
+                "`tfvn.Model` with a dictionary of optimizers. "
+                f"Received: optimizer={type(optimizer).__name__}"
+            )
+        missing = [group for group in self.groups if group not in optimizer.groups]
+        if missing:
+            raise ValueError(
+                f"The optimizer has the groups {list(optimizer.groups)}; expected all of "
+                f"`groups` among them. Received: groups={self.groups}"
+            )
+        if tf.distribute.has_strategy() or (
+            model.distribute_strategy.num_replicas_in_sync > 1
+        ):
+            raise ValueError(
+                "`AlternateGroups` does not work with several replicas, whose updates "
+                "cannot be conditional; train on one. Received: "
+                f"{model.distribute_strategy.num_replicas_in_sync} replicas"
+            )
+        if not optimizer.has_switches:
+            optimizer.add_switches()
+            model.train_function = None  # it has to be traced with them
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        turn = self._turns[epoch % len(self._turns)]
+        for group in self.groups:
+            of_model(self.model).switch(group, on=group == turn)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        for group in self.groups:
+            of_model(self.model).switch(group, on=True)

@@ -1,0 +1,53 @@
+"""Arrays in an order that a run which resumes can find again."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+class DataOrder:
+    """Shuffles arrays by a seed and by the number of the epoch, and by nothing else.
+
+    Keras shuffles by a generator whose state is lost with the process.
+
+    Args:
+        seed: Seed of the order.
+    """
+
+    def __init__(self, seed: int):
+        self.seed = seed
+        self.epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def batches(self, arrays: Any, batch_size: int | None) -> tf.data.Dataset:
+        """Returns the batches of an epoch, anew for every iteration.
+
+        Args:
+            arrays: Nested arrays of equal length, of which some may be `None`.
+            batch_size: Number of examples in a batch; `None` is 32.
+        """
+        tensors = keras.tree.map_structure(
+            lambda array: None if array is None else tf.convert_to_tensor(array),
+            arrays,
+            none_is_leaf=True,
+        )
+        kept = [t for t in keras.tree.flatten(tensors) if t is not None]
+        size = len(kept[0])
+
+        def order(_: Any) -> tf.Tensor:
+            seed = tf.stack([tf.cast(self.seed, tf.int64), self.epoch])
+            return tf.random.experimental.stateless_shuffle(tf.range(size), seed)
+
+        def take(indices: tf.Tensor) -> Any:
+            return keras.tree.map_structure(
+                lambda t: None if t is None else tf.gather(t, indices),
+                tensors,
+                none_is_leaf=True,
+            )
+
+        indices = tf.data.Dataset.range(1).map(order).unbatch()
+        batches = indices.batch(batch_size or 32).map(take, tf.data.AUTOTUNE)
+        count = int(np.ceil(size / (batch_size or 32)))
+        cardinality = tf.data.experimental.assert_cardinality(count)
+        return batches.apply(cardinality).prefetch(tf.data.AUTOTUNE)

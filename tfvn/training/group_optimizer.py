@@ -1,0 +1,175 @@
+"""One optimizer for each group of variables."""
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfvn.training.groups import GROUPS, variable_groups
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class GroupOptimizer(keras.optimizers.MultiOptimizer):
+    """Updates means, scales and all other variables by optimizers of their own.
+
+    `tfvn.Model.compile` makes one of a dictionary. The groups come from the layers of
+    the model it is compiled into.
+
+    Args:
+        optimizers: A dictionary with some of the keys `"mean"`, `"scale"` and
+            `"default"`, and optimizers or their names as values. Groups that it does
+            not name are updated by that of `"default"`, by default an Adam.
+        loss_scale_factor: As in every Keras optimizer.
+        name: Name of the optimizer.
+
+    Example:
+
+    >>> import keras
+    >>> import tfvn
+    >>> model = tfvn.Sequential([keras.Input((4,)), tfvn.MeanFieldDense(3)])
+    >>> model.compile({"mean": "adam", "scale": keras.optimizers.SGD(0.1)}, "mse")
+    >>> {name: opt.name for name, opt in model.optimizer.groups.items()}
+    {'mean': 'adam', 'scale': 'SGD', 'default': 'adam'}
+    """
+
+    def __init__(
+        self,
+        optimizers: dict[str, Any],
+        loss_scale_factor: float | None = None,
+        name: str = "group_optimizer",
+    ):
+        unknown = sorted(set(optimizers) - set(GROUPS))
+        if unknown:
+            raise ValueError(
+                f"The groups of variables are {list(GROUPS)}; there is none of another "
+                f"name. Received: optimizer with keys {unknown}"
+            )
+        made: dict[str, keras.optimizers.Optimizer] = {}
+        for group, identifier in {"default": "adam", **optimizers}.items():
+            optimizer = keras.optimizers.get(identifier)
+            if any(optimizer is other for other in made.values()):
+                # An optimizer counts its steps: one for two groups would count twice.
+                optimizer = type(optimizer).from_config(optimizer.get_config())
+            made[group] = optimizer
+        groups = {group: made[group] for group in GROUPS if group in made}
+        super().__init__(
+            _OptimizerOfGroup(groups), loss_scale_factor=loss_scale_factor, name=name
+        )
+        self.groups = groups
+        self._switches: dict[str, keras.Variable] = {}
+
+    def bind(self, model: keras.Model) -> None:
+        """Tells the optimizer whose variables it is for."""
+        self._optimizer_map.model = weakref.ref(model)
+
+    def learning_rates(self) -> dict[str, float]:
+        """Returns the current learning rate of each group."""
+        return {
+            group: float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+            for group, optimizer in self.groups.items()
+        }
+
+    @property
+    def has_switches(self) -> bool:
+        """Whether groups can be switched off."""
+        return bool(self._switches)
+
+    def add_switches(self) -> None:
+        """Makes it possible to switch groups off, in steps that are traced from now on."""
+        self._switches = {
+            group: keras.Variable(1.0, trainable=False, name=f"train_{group}")
+            for group in self.groups
+        }
+
+    def switch(self, group: str, on: bool) -> None:
+        """Turns the updates of a group on or off, without a new trace."""
+        self._switches[group].assign(float(on))
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        if not self._switches:
+            super().apply(grads, trainable_variables)
+            return
+        if trainable_variables is None:
+            trainable_variables = self._trainable_variables
+        if not self.built:
+            self.build(trainable_variables)
+        for group, optimizer in self.groups.items():
+            pairs = [
+                (gradient, variable)
+                for gradient, variable in zip(grads, trainable_variables, strict=True)
+                if self._optimizer_map(variable) is optimizer
+            ]
+            if pairs:
+                _apply_if(self._switches[group].value > 0, optimizer, pairs)
+        self._iterations.assign_add(1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "optimizers": {
+                group: keras.optimizers.serialize(optimizer)
+                for group, optimizer in self.groups.items()
+            },
+            "loss_scale_factor": self.loss_scale_factor,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Any = None
+    ) -> "GroupOptimizer":
+        optimizers = {
+            group: keras.optimizers.deserialize(optimizer, custom_objects)
+            for group, optimizer in config["optimizers"].items()
+        }
+        return cls(**{**config, "optimizers": optimizers})
+
+
+def of_model(model: keras.Model) -> keras.optimizers.Optimizer:
+    """Returns the optimizer of a model, without what mixed precision wraps it into."""
+    return getattr(model.optimizer, "inner_optimizer", model.optimizer)
+
+
+def _apply_if(
+    is_on: Tensor, optimizer: keras.optimizers.Optimizer, pairs: list[tuple]
+) -> None:
+    gradients, variables = zip(*pairs, strict=True)
+
+    def update() -> Tensor:
+        optimizer.apply(list(gradients), list(variables))
+        return tf.constant(0)
+
+    tf.cond(is_on, update, lambda: tf.constant(0))
+
+
+class _OptimizerOfGroup:
+    """What `MultiOptimizer` asks for the optimizer of a variable."""
+
+    def __init__(self, optimizers: dict[str, keras.optimizers.Optimizer]):
+        self.optimizers = optimizers
+        self.default_optimizer = optimizers["default"]
+        self.model: weakref.ref | None = None
+        self._group_of: dict[int, str] = {}
+
+    def values(self) -> Iterator[keras.optimizers.Optimizer]:
+        return iter(self.optimizers.values())
+
+    def __call__(self, variable: keras.Variable) -> keras.optimizers.Optimizer:
+        model = self.model and self.model()
+        if model is None:
+            raise ValueError(
+                "A `GroupOptimizer` takes its groups from a model; pass it to the "
+                "`compile` of a `tfvn.Model` or `tfvn.Sequential`. "
+                f"Received: variable={variable.path!r} without a model"
+            )
+        if id(variable) not in self._group_of:
+            self._group_of = {
+                id(member): group
+                for group, members in variable_groups(model).items()
+                for member in members
+            }
+        group = self._group_of.get(id(variable), "default")
+        return self.optimizers.get(group, self.default_optimizer)

@@ -1,0 +1,165 @@
+"""Adam that turns into SGD."""
+
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class AdaBound(keras.optimizers.Optimizer):
+    """Adam whose step sizes are clipped to bounds that close in on one rate.
+
+    At step t the step size of each weight is
+    `clip(learning_rate / sqrt(v), lower, upper)` with
+    `lower = final_learning_rate * (1 - 1 / (gamma * t + 1))` and
+    `upper = final_learning_rate * (1 + 1 / (gamma * t))`: Adam at first, and SGD with
+    momentum in the end.
+
+    Args:
+        learning_rate: The rate of Adam: a float, a
+            `keras.optimizers.schedules.LearningRateSchedule` or a callable.
+        final_learning_rate: The rate of SGD that the bounds close in on. It rises and
+            falls together with `learning_rate`, as in the authors' code.
+        beta_1: Decay of the average of gradients.
+        beta_2: Decay of the average of squared gradients.
+        gamma: How fast the bounds close in.
+        epsilon: Added to the root of the average of squared gradients.
+        amsbound: Whether to divide by the largest average of squared gradients so far
+            (AMSBound) in place of the current one.
+        base_learning_rate: The learning rate at which the bounds close in on
+            `final_learning_rate` itself; at half of it they do on half. By default the
+            learning rate of step 0. Where that is 0, as in a warm-up, pass the rate
+            that it leads to; otherwise the final rate stays as it is.
+        **kwargs: What every Keras optimizer takes: `weight_decay`, `clipnorm`,
+            `clipvalue`, `global_clipnorm`, `use_ema`, `ema_momentum`,
+            `ema_overwrite_frequency`, `loss_scale_factor`,
+            `gradient_accumulation_steps` and `name`.
+
+    Example:
+
+    >>> import keras
+    >>> import tfvn
+    >>> variable = keras.Variable([1.0])
+    >>> optimizer = tfvn.optimizers.AdaBound(learning_rate=0.1)
+    >>> optimizer.apply([keras.ops.ones(1)], [variable])
+    >>> round(float(variable[0]), 4)
+    0.9
+
+    Reference:
+
+    - [Luo et al., 2019](https://arxiv.org/abs/1902.09843), algorithms 2 and 3
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 1e-3,
+        final_learning_rate: float = 0.1,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        gamma: float = 1e-3,
+        epsilon: float = 1e-8,
+        amsbound: bool = False,
+        base_learning_rate: float | None = None,
+        **kwargs: Any,
+    ):
+        check_learning_rate(learning_rate)
+        check_number("final_learning_rate", final_learning_rate, "(0, inf)")
+        check_number("beta_1", beta_1, "[0, 1)")
+        check_number("beta_2", beta_2, "[0, 1)")
+        check_number("gamma", gamma, "(0, inf)")
+        check_number("epsilon", epsilon, "(0, inf)")
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        if base_learning_rate is None:
+            base_learning_rate = float(keras.ops.convert_to_numpy(self.learning_rate))
+        check_number("base_learning_rate", base_learning_rate, "[0, inf)")
+        self.final_learning_rate = final_learning_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.gamma = gamma
+        self.epsilon = epsilon
+        self.amsbound = amsbound
+        self.base_learning_rate = base_learning_rate
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self._momentums, self._velocities = self.add_optimizer_variables(
+            variables, ["momentum", "velocity"]
+        )
+        if self.amsbound:
+            self._largest = self.add_optimizer_variables(variables, "largest_velocity")
+
+    def update_step(
+        self, gradient: Tensor, variable: Any, learning_rate: Tensor
+    ) -> None:
+        dtype = variable.dtype
+        index = self._get_variable_index(variable)
+        gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)
+        m, v = self._momentums[index], self._velocities[index]
+        new_m = m + (gradient - m) * (1 - self.beta_1)
+        new_v = v + (tf.square(gradient) - v) * (1 - self.beta_2)
+        self.assign(m, new_m)
+        self.assign(v, new_v)
+        if self.amsbound:
+            new_v = tf.maximum(self._largest[index], new_v)
+            self.assign(self._largest[index], new_v)
+
+        # The scalars are in float64: 1 - 0.999 would lose four digits in float32.
+        step = tf.cast(self.iterations + 1, tf.float64)
+        rate = tf.cast(learning_rate, tf.float64)
+        # The paper leaves the bias corrections out; its authors' code has them.
+        adam = rate * tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
+        final = self.final_learning_rate * self._relative(rate)
+        lower = final * (1 - 1 / (self.gamma * step + 1))
+        upper = final * (1 + 1 / (self.gamma * step))
+        step_size = tf.clip_by_value(
+            tf.cast(adam, dtype) / (tf.sqrt(new_v) + self.epsilon),
+            tf.cast(lower, dtype),
+            tf.cast(upper, dtype),
+        )
+        self.assign_sub(variable, step_size * new_m)
+
+    def _relative(self, rate: Tensor) -> Tensor:
+        """Returns the learning rate as a multiple of what it was at first."""
+        if self.base_learning_rate:
+            return rate / self.base_learning_rate
+        # There is nothing to compare it to, but a rate of 0 still has to stop training.
+        return tf.sign(rate)
+
+    def get_config(self) -> dict[str, Any]:
+        names = (
+            "final_learning_rate",
+            "beta_1",
+            "beta_2",
+            "gamma",
+            "epsilon",
+            "amsbound",
+        )
+        return {
+            **super().get_config(),
+            **{name: getattr(self, name) for name in names},
+            "base_learning_rate": self.base_learning_rate,
+        }
+
+
+def check_learning_rate(value: Any) -> None:
+    """Raises if a learning rate is a number below 0; Keras checks all else."""
+    if isinstance(value, float):
+        check_number("learning_rate", value, "[0, inf)")
+
+
+def check_number(name: str, value: Any, interval: str) -> None:
+    """Raises if an argument is not a number in an interval such as `"[0, 1)"`."""
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    inside = is_number and low <= value < high and math.isfinite(value)
+    if not inside or (interval[0] == "(" and value == low):
+        raise ValueError(
+            f"Argument `{name}` must be a number in {interval}. "
+            f"Received: {name}={value!r}"
+        )

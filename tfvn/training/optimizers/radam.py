@@ -1,0 +1,112 @@
+"""Adam that waits until its rates can be trusted."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfvn.training.optimizers.ada_bound import check_learning_rate, check_number
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class RAdam(keras.optimizers.Optimizer):
+    """Adam, rectified for how little it knows of the squared gradients at first.
+
+    The average of squared gradients at step t is worth about
+    `rho_t = rho_inf - 2 t beta_2^t / (1 - beta_2^t)` of them, with
+    `rho_inf = 2 / (1 - beta_2) - 1`. As long as `rho_t` is at most 4 its variance is
+    infinite, and the step is one of SGD with momentum; from then on it is one of Adam
+    times `sqrt((rho_t - 4)(rho_t - 2) rho_inf / ((rho_inf - 4)(rho_inf - 2) rho_t))`.
+    It does what a warm-up of the learning rate does, without its length to choose.
+
+    Args:
+        learning_rate: A float, a `keras.optimizers.schedules.LearningRateSchedule` or a
+            callable.
+        beta_1: Decay of the average of gradients.
+        beta_2: Decay of the average of squared gradients, above 0.6: below that,
+            `rho_t` never reaches 4.
+        epsilon: Added to the root of the average of squared gradients.
+        **kwargs: What every Keras optimizer takes: `weight_decay`, `clipnorm`,
+            `clipvalue`, `global_clipnorm`, `use_ema`, `ema_momentum`,
+            `ema_overwrite_frequency`, `loss_scale_factor`,
+            `gradient_accumulation_steps` and `name`.
+
+    Example:
+
+    >>> import keras
+    >>> import tfvn
+    >>> variable = keras.Variable([1.0])
+    >>> optimizer = tfvn.optimizers.RAdam(learning_rate=0.1)
+    >>> optimizer.apply([2 * keras.ops.ones(1)], [variable])
+    >>> round(float(variable[0]), 4)
+    0.8
+
+    Reference:
+
+    - [Liu et al., 2019](https://arxiv.org/abs/1908.03265), algorithm 2
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 1e-3,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        **kwargs: Any,
+    ):
+        check_learning_rate(learning_rate)
+        check_number("beta_1", beta_1, "[0, 1)")
+        check_number("beta_2", beta_2, "(0.6, 1)")
+        check_number("epsilon", epsilon, "(0, inf)")
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self._momentums, self._velocities = self.add_optimizer_variables(
+            variables, ["momentum", "velocity"]
+        )
+
+    def update_step(
+        self, gradient: Tensor, variable: Any, learning_rate: Tensor
+    ) -> None:
+        dtype = variable.dtype
+        index = self._get_variable_index(variable)
+        gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)
+        m, v = self._momentums[index], self._velocities[index]
+        new_m = m + (gradient - m) * (1 - self.beta_1)
+        new_v = v + (tf.square(gradient) - v) * (1 - self.beta_2)
+        self.assign(m, new_m)
+        self.assign(v, new_v)
+
+        # The scalars are in float64: rho_t is a small difference of large numbers.
+        step = tf.cast(self.iterations + 1, tf.float64)
+        rate = tf.cast(learning_rate, tf.float64) / (1 - self.beta_1**step)
+        power = self.beta_2**step
+        rho_inf = 2 / (1 - self.beta_2) - 1
+        rho = rho_inf - 2 * step * power / (1 - power)
+        # The paper starts to adapt above 4, where the variance is first finite; the
+        # authors' code only from 5 on.
+        is_adaptive = rho > 4
+        rho = tf.maximum(rho, 4)
+        rectification = tf.sqrt(
+            (rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)
+        )
+        adapted = tf.cast(rectification * tf.sqrt(1 - power), dtype) / (
+            tf.sqrt(new_v) + self.epsilon
+        )
+        scale = tf.where(is_adaptive, adapted, tf.ones_like(adapted))
+        self.assign_sub(variable, tf.cast(rate, dtype) * new_m * scale)
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("beta_1", "beta_2", "epsilon")
+        return {
+            **super().get_config(),
+            **{name: getattr(self, name) for name in names},
+        }

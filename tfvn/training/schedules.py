@@ -1,0 +1,288 @@
+"""How much the KL counts, step by step: the schedules of its weight.
+
+A schedule is a function of the step that training is at. It is evaluated inside the
+training step, from the optimizer's own counter, so it is never retraced, works under XLA
+and within `steps_per_execution`, and a run that resumes goes on where it was.
+"""
+
+import abc
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+Tensor = Any
+
+
+class KLSchedule(abc.ABC):
+    """The weight of the KL in the loss as a function of the step.
+
+    To add one, subclass this, implement `__call__` with TensorFlow ops, return the
+    constructor's arguments from `get_config`, and register the class with
+    `keras.saving.register_keras_serializable`.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, step: Tensor, steps_per_epoch: Tensor) -> Tensor:
+        """Returns the weight, at least 0.
+
+        Args:
+            step: The number of steps taken so far, a float32 tensor.
+            steps_per_epoch: The number of steps in an epoch, a float32 tensor; 0 where
+                it is not known.
+        """
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "KLSchedule":
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class Constant(KLSchedule):
+    """The same weight throughout.
+
+    Args:
+        weight: The weight; 1 is the evidence lower bound, less a tempered posterior.
+
+    Example:
+
+    >>> import tfvn
+    >>> tfvn.schedules.Constant(0.5)(step=10.0, steps_per_epoch=100.0)
+    0.5
+    """
+
+    def __init__(self, weight: float = 1.0):
+        self.weight = _check_weight("weight", weight)
+
+    def __call__(self, step: Tensor, steps_per_epoch: Tensor) -> Tensor:
+        return self.weight
+
+    def get_config(self) -> dict[str, Any]:
+        return {"weight": self.weight}
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class LinearAnnealing(KLSchedule):
+    """A weight that rises from `start` to `end` on a line, and stays there.
+
+    How long it takes is said in steps, in epochs, or by what each batch adds.
+
+    Args:
+        start: The weight of the first step.
+        end: The weight it ends at.
+        steps: Number of steps until `end`.
+        epochs: Number of epochs until `end`, in place of `steps`.
+        per_batch: What each batch adds to the weight, in place of `steps`.
+        every: The weight is raised only every so many batches.
+
+    Example: the schedule of the k-tied paper.
+
+    >>> import tfvn
+    >>> schedule = tfvn.schedules.LinearAnnealing(per_batch=5e-5, every=100)
+    >>> [round(float(schedule(step, 100.0)), 4) for step in (0.0, 99.0, 100.0, 1e6)]
+    [0.0, 0.0, 0.005, 1.0]
+
+    Reference:
+
+    - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655), section 4
+    """
+
+    def __init__(
+        self,
+        start: float = 0.0,
+        end: float = 1.0,
+        steps: float | None = None,
+        epochs: float | None = None,
+        per_batch: float | None = None,
+        every: int = 1,
+    ):
+        self.start = _check_weight("start", start)
+        self.end = _check_weight("end", end)
+        lengths = {"steps": steps, "epochs": epochs, "per_batch": per_batch}
+        given = {name: value for name, value in lengths.items() if value is not None}
+        if len(given) != 1:
+            raise ValueError(
+                "A `LinearAnnealing` takes exactly one of `steps`, `epochs` and "
+                f"`per_batch`. Received: {given or 'none of them'}"
+            )
+        for name, value in given.items():
+            _check_positive(name, value)
+        _check_positive("every", every)
+        self.steps, self.epochs, self.per_batch = steps, epochs, per_batch
+        self.every = every
+
+    def __call__(self, step: Tensor, steps_per_epoch: Tensor) -> Tensor:
+        step = tf.floor(step / self.every) * self.every
+        if self.per_batch is not None:
+            length = abs(self.end - self.start) / self.per_batch
+        else:
+            length = self.steps or self.epochs * steps_per_epoch
+        progress = tf.clip_by_value(tf.math.divide_no_nan(step, length), 0.0, 1.0)
+        return self.start + (self.end - self.start) * progress
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("start", "end", "steps", "epochs", "per_batch", "every")
+        return {name: getattr(self, name) for name in names}
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class CyclicalAnnealing(KLSchedule):
+    """A weight that rises from `start` to `end` again and again.
+
+    In each cycle it rises on a line for a part of the time, and then stays at `end`.
+
+    Args:
+        cycle_steps: Number of steps in a cycle.
+        start: The weight that a cycle starts with.
+        end: The weight that it ends with.
+        rising: The part of a cycle in which the weight rises, in (0, 1].
+        cycles: Number of cycles, after which the weight stays at `end`. `None` is
+            without end.
+
+    Example:
+
+    >>> import tfvn
+    >>> schedule = tfvn.schedules.CyclicalAnnealing(cycle_steps=10)
+    >>> [round(float(schedule(step, 100.0)), 2) for step in (0.0, 3.0, 7.0, 10.0, 11.0)]
+    [0.0, 0.6, 1.0, 0.0, 0.2]
+
+    Reference:
+
+    - [Fu et al., 2019](https://arxiv.org/abs/1903.10145), section 3
+    """
+
+    def __init__(
+        self,
+        cycle_steps: int,
+        start: float = 0.0,
+        end: float = 1.0,
+        rising: float = 0.5,
+        cycles: int | None = None,
+    ):
+        _check_positive("cycle_steps", cycle_steps)
+        if cycles is not None:
+            _check_positive("cycles", cycles)
+        if not 0 < rising <= 1:
+            raise ValueError(
+                f"Argument `rising` must be in (0, 1]. Received: rising={rising}"
+            )
+        self.cycle_steps = cycle_steps
+        self.start = _check_weight("start", start)
+        self.end = _check_weight("end", end)
+        self.rising = rising
+        self.cycles = cycles
+
+    def __call__(self, step: Tensor, steps_per_epoch: Tensor) -> Tensor:
+        position = tf.math.floormod(step, self.cycle_steps) / self.cycle_steps
+        progress = tf.minimum(position / self.rising, 1.0)
+        if self.cycles is not None:
+            is_over = step >= self.cycles * self.cycle_steps
+            progress = tf.where(is_over, tf.ones_like(progress), progress)
+        return self.start + (self.end - self.start) * progress
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("cycle_steps", "start", "end", "rising", "cycles")
+        return {name: getattr(self, name) for name in names}
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class MinibatchReweighting(KLSchedule):
+    """Weights that differ between the batches of an epoch, and average 1.
+
+    The i-th of M batches gets `M pi_i` with `pi_i = ratio^i / sum_k ratio^k`. A ratio
+    below 1 lets the prior count early in an epoch and the data late; 1 is weight 1
+    throughout, and 0 is no KL at all.
+
+    Args:
+        ratio: Ratio of the weights of two successive batches.
+
+    Example:
+
+    >>> import tfvn
+    >>> schedule = tfvn.schedules.MinibatchReweighting(0.5)
+    >>> [round(float(schedule(step, 3.0)), 3) for step in (0.0, 1.0, 2.0, 3.0)]
+    [1.714, 0.857, 0.429, 1.714]
+
+    Reference:
+
+    - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424), section 3.4
+    """
+
+    def __init__(self, ratio: float):
+        self.ratio = _check_weight("ratio", ratio)
+
+    def __call__(self, step: Tensor, steps_per_epoch: Tensor) -> Tensor:
+        if self.ratio in (0.0, 1.0):
+            return self.ratio
+        batches = tf.convert_to_tensor(steps_per_epoch, tf.float32)
+        index = tf.math.floormod(tf.convert_to_tensor(step, tf.float32), batches)
+        # In log space, with only falling exponentials: seen from the end, a rising
+        # series falls.
+        slope = -abs(math.log(self.ratio))
+        if self.ratio > 1:
+            index = batches - 1.0 - index
+        # The sum of exp(k slope) for k from 0 to M - 1.
+        log_sum = _log1mexp(batches * slope) - _log1mexp(slope)
+        return tf.exp(tf.math.log(batches) + index * slope - log_sum)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"ratio": self.ratio}
+
+
+def _log1mexp(x: Any) -> Tensor:
+    """Returns `log(1 - exp(x))` for negative `x`."""
+    return tf.math.log(-tf.math.expm1(tf.convert_to_tensor(x, tf.float32)))
+
+
+def get(identifier: Any) -> KLSchedule:
+    """Returns the schedule that a user's argument stands for.
+
+    Args:
+        identifier: A `KLSchedule`, a number for a constant weight, `None` for 1, or
+            the config of a schedule.
+    """
+    if identifier is None:
+        return Constant(1.0)
+    if isinstance(identifier, KLSchedule):
+        return identifier
+    if isinstance(identifier, int | float) and not isinstance(identifier, bool):
+        return Constant(identifier)
+    if isinstance(identifier, dict):
+        return keras.saving.deserialize_keras_object(identifier)
+    raise ValueError(
+        "Argument `kl_schedule` must be a number, a `tfvn.schedules.KLSchedule` or "
+        f"`None` for a weight of 1. Received: kl_schedule={identifier!r}"
+    )
+
+
+def check(schedule: KLSchedule, steps: Any, steps_per_epoch: int) -> None:
+    """Raises if a schedule gives a negative or no weight at one of the steps."""
+    for step in steps:
+        weight = float(schedule(tf.cast(step, tf.float32), float(steps_per_epoch)))
+        if not 0 <= weight < math.inf:
+            raise ValueError(
+                "A KL schedule must return finite weights of at least 0. "
+                f"Received: weight={weight} at step={step} from "
+                f"`{type(schedule).__name__}`"
+            )
+
+
+def _check_weight(name: str, value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < math.inf:
+        raise ValueError(
+            f"Argument `{name}` must be a finite number of at least 0. "
+            f"Received: {name}={value!r}"
+        )
+    return float(value)
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(
+            f"Argument `{name}` must be a positive number. Received: {name}={value!r}"
+        )

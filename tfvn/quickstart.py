@@ -86,7 +86,8 @@ def run(epochs: int = 40, seed: int = 0) -> dict[str, float]:
     noise = np.random.default_rng(seed).uniform(size=x_test.shape).astype("float32")
     figures = {
         "accuracy_mean_weights": accuracy(mean_weights, y_test),
-        "accuracy_one_sample": accuracy(samples[0], y_test),
+        # On average: which of the draws comes first says nothing.
+        "accuracy_one_sample": np.mean([accuracy(one, y_test) for one in samples]),
         "accuracy_ensemble": accuracy(samples.mean(axis=0), y_test),
         "entropy_digits": predictive_entropy(samples),
         "entropy_inverted": predictive_entropy(predict_samples(model, 1 - x_test)),
@@ -116,7 +117,7 @@ class _Bar(keras.callbacks.Callback):
 def _report(figures: dict[str, float], num_images: int) -> str:
     rows = [
         ("mean weights (all zero here)", "accuracy_mean_weights"),
-        ("one sample of the weights", "accuracy_one_sample"),
+        ("one sample, on average", "accuracy_one_sample"),
         (f"{NUM_SAMPLES} samples, averaged", "accuracy_ensemble"),
     ]
     lines = [f"\nAccuracy on {num_images} test digits"]

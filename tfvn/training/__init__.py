@@ -1,8 +1,8 @@
 """Training on the evidence lower bound."""
 
 from tfvn.training import callbacks, losses, optimizers, schedules
-from tfvn.training.model import Model, Sequential
 from tfvn.training.groups import variable_groups
+from tfvn.training.model import Model, Sequential
 
 __all__ = [
     "Model",

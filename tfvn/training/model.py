@@ -17,8 +17,8 @@ from tfvn.training import schedules, train_size
 from tfvn.training.callbacks.backup import BackupAndRestore
 from tfvn.training.elbo import ELBO, log_mean_exp_loss
 from tfvn.training.group_optimizer import GroupOptimizer
-from tfvn.training.run import TrainingRun
 from tfvn.training.groups import stochastic_layers
+from tfvn.training.run import TrainingRun
 
 Tensor = Any
 

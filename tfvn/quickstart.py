@@ -87,7 +87,8 @@ def run(epochs: int = 40, seed: int = 0) -> dict[str, float]:
     figures = {
         "accuracy_mean_weights": accuracy(mean_weights, y_test),
         # On average: which of the draws comes first says nothing.
-        "accuracy_one_sample": np.mean([accuracy(one, y_test) for one in samples]),
+        "accuracy_one_sample": sum(accuracy(one, y_test) for one in samples)
+        / len(samples),
         "accuracy_ensemble": accuracy(samples.mean(axis=0), y_test),
         "entropy_digits": predictive_entropy(samples),
         "entropy_inverted": predictive_entropy(predict_samples(model, 1 - x_test)),

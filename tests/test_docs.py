@@ -38,6 +38,13 @@ def test_readme_example_runs_as_printed(capsys):
     assert scope["layer"].kl_weight.numpy() == pytest.approx(1 / 1437)
 
 
+def test_training_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "training.md")
+    exec(block, {})
+    shown = capsys.readouterr().out.splitlines()[-1]
+    assert "'elbo', 'kl', 'kl_weight', 'learning_rate_default'" in shown
+
+
 def test_contributing_runs_as_printed(capsys, registries):
     scope = {}
     for block in python_blocks(ROOT / "CONTRIBUTING.md"):

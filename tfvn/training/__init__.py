@@ -1,6 +1,6 @@
 """Training on the evidence lower bound."""
 
-from tfvn.training import callbacks, losses, optimizers, schedules
+from tfvn.training import callbacks, learning_rates, losses, optimizers, schedules
 from tfvn.training.groups import variable_groups
 from tfvn.training.model import Model, Sequential
 
@@ -8,6 +8,7 @@ __all__ = [
     "Model",
     "Sequential",
     "callbacks",
+    "learning_rates",
     "losses",
     "optimizers",
     "schedules",

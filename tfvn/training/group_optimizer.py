@@ -32,8 +32,8 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
     >>> import tfvn
     >>> model = tfvn.Sequential([keras.Input((4,)), tfvn.MeanFieldDense(3)])
     >>> model.compile({"mean": "adam", "scale": keras.optimizers.SGD(0.1)}, "mse")
-    >>> {name: opt.name for name, opt in model.optimizer.groups.items()}
-    {'mean': 'adam', 'scale': 'SGD', 'default': 'adam'}
+    >>> {name: type(opt).__name__ for name, opt in model.optimizer.groups.items()}
+    {'mean': 'Adam', 'scale': 'SGD', 'default': 'Adam'}
     """
 
     def __init__(

@@ -1,0 +1,188 @@
+"""Lower learning rates for the groups that no longer get better."""
+
+import dataclasses
+import math
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+
+from tfvn.training.group_optimizer import GroupOptimizer, of_model
+from tfvn.training.learning_rates import require_settable
+
+MODES = ("auto", "min", "max")
+
+# How the names of metrics end that are better when they are larger, or smaller.
+_RISING = ("elbo", "accuracy", "acc", "auc", "precision", "recall", "_score")
+_FALLING = ("loss", "nll", "kl", "error", "entropy", "mse", "mae")
+
+
+@dataclasses.dataclass
+class _Plateau:
+    """Where a group stands."""
+
+    monitor: str
+    sign: float  # what makes a smaller value the better one
+    best: float = math.inf
+    wait: int = 0
+    cooldown: int = 0
+
+    def is_over(self, value: float, min_delta: float, patience: int) -> bool:
+        """Takes note of an epoch; returns whether it was one too many."""
+        # In the order of `keras.callbacks.ReduceLROnPlateau`, which counts the last
+        # epoch of a cooldown.
+        if self.cooldown > 0:
+            self.cooldown -= 1
+            self.wait = 0
+        if self.sign * value + min_delta < self.best:
+            self.best = self.sign * value
+            self.wait = 0
+        elif self.cooldown == 0:
+            self.wait += 1
+        return self.wait >= patience
+
+
+class GroupReduceLROnPlateau(keras.callbacks.Callback):
+    """Cuts the learning rate of each group when its own metric stops improving.
+
+    As `keras.callbacks.ReduceLROnPlateau`, but each group has a monitor, a patience and a
+    cooldown of its own, and only its own rate is cut: means that have converged do not
+    slow down the scales. The model must be compiled with a dictionary of optimizers.
+    `tfvn.Model` logs the rates, as they are after the cut.
+
+    Args:
+        monitors: A dictionary with the name of a logged metric for each group that is to
+            be cut, such as `{"mean": "val_nll", "scale": "val_kl"}`.
+        factor: What a rate is multiplied by, below 1.
+        patience: Number of epochs without improvement after which it is.
+        mode: `"min"`, `"max"`, or `"auto"` to tell by the metric's name whether it should
+            fall or rise; or a dictionary with one for each group.
+        min_delta: The smallest change that counts as an improvement.
+        cooldown: Number of epochs after a cut in which none are counted.
+        min_lr: Where the rates end.
+        verbose: Whether to print a line for each cut.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> import tfvn
+    >>> model = tfvn.Sequential([keras.Input((4,)), tfvn.MeanFieldDense(1)])
+    >>> model.compile({"mean": "adam", "scale": "adam"}, "mse")
+    >>> x, y = np.ones((8, 4)), np.ones((8, 1))
+    >>> cuts = tfvn.callbacks.GroupReduceLROnPlateau({"mean": "nll", "scale": "kl"})
+    >>> history = model.fit(x, y, epochs=2, callbacks=[cuts], verbose=0)
+    """
+
+    def __init__(
+        self,
+        monitors: dict[str, str],
+        factor: float = 0.1,
+        patience: int = 10,
+        mode: str | dict[str, str] = "auto",
+        min_delta: float = 1e-4,
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+        verbose: int = 0,
+    ):
+        super().__init__()
+        if not isinstance(monitors, dict) or not monitors:
+            raise ValueError(
+                "Argument `monitors` must be a dictionary with the name of a metric for "
+                f"each group. Received: monitors={monitors!r}"
+            )
+        if not 0 < factor < 1:
+            raise ValueError(
+                f"Argument `factor` must be in (0, 1). Received: factor={factor}"
+            )
+        if not isinstance(patience, int) or patience < 1:
+            raise ValueError(
+                "Argument `patience` must be a positive integer. "
+                f"Received: patience={patience!r}"
+            )
+        modes = mode if isinstance(mode, dict) else dict.fromkeys(monitors, mode)
+        if set(modes) != set(monitors) or not set(modes.values()) <= set(MODES):
+            raise ValueError(
+                f"Argument `mode` must be one of {list(MODES)}, or a dictionary with one "
+                f"for each of {list(monitors)}. Received: mode={mode!r}"
+            )
+        self.monitors = dict(monitors)
+        self.factor = factor
+        self.patience = patience
+        self.mode = mode
+        self.min_delta = abs(min_delta)
+        self.cooldown = cooldown
+        self.min_lr = min_lr
+        self.verbose = verbose
+        self._signs = {g: _sign(m, modes[g]) for g, m in self.monitors.items()}
+        self._reset()
+
+    def _reset(self) -> None:
+        self._plateaus = {
+            group: _Plateau(monitor, self._signs[group])
+            for group, monitor in self.monitors.items()
+        }
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        optimizer = of_model(model)
+        if not isinstance(optimizer, GroupOptimizer):
+            raise ValueError(
+                "`GroupReduceLROnPlateau` needs an optimizer for each group; compile a "
+                "`tfvn.Model` with a dictionary of optimizers. "
+                f"Received: optimizer={type(optimizer).__name__}"
+            )
+        for group in self.monitors:
+            if group not in optimizer.groups:
+                raise ValueError(
+                    f"The optimizer has the groups {list(optimizer.groups)}; expected "
+                    "the keys of `monitors` among them. "
+                    f"Received: monitors={self.monitors}"
+                )
+            require_settable(optimizer.groups[group], type(self).__name__)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._reset()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        logs = logs or {}
+        for group, plateau in self._plateaus.items():
+            if plateau.monitor not in logs:
+                warnings.warn(
+                    f"The learning rate of group `{group}` depends on the metric "
+                    f"`{plateau.monitor}`, which is not available. Received: "
+                    f"metrics {list(logs)}",
+                    stacklevel=2,
+                )
+                continue
+            value = float(logs[plateau.monitor])
+            is_over = plateau.is_over(value, self.min_delta, self.patience)
+            if is_over and self._cut(group, epoch):
+                plateau.cooldown = self.cooldown
+                plateau.wait = 0
+
+    def _cut(self, group: str, epoch: int) -> bool:
+        optimizer = of_model(self.model).groups[group]
+        rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+        # The rate is a float32, and so has to be what it is compared with.
+        if rate <= np.float32(self.min_lr):
+            return False
+        optimizer.learning_rate = max(rate * self.factor, self.min_lr)
+        if self.verbose:
+            print(
+                f"\nEpoch {epoch + 1}: {type(self).__name__} sets the learning rate of "
+                f"group `{group}` to {float(optimizer.learning_rate.numpy()):.4g}."
+            )
+        return True
+
+
+def _sign(monitor: str, mode: str) -> float:
+    if mode == "min" or (mode == "auto" and monitor.endswith(_FALLING)):
+        return 1.0
+    if mode == "max" or (mode == "auto" and monitor.endswith(_RISING)):
+        return -1.0
+    raise ValueError(
+        "The name of the metric does not tell whether it should fall or rise; pass "
+        f"`mode='min'` or `mode='max'`. Received: monitor={monitor!r}, mode={mode!r}"
+    )

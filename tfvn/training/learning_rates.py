@@ -1,0 +1,184 @@
+"""Learning rates that change with the step: cycles, and a warm-up for any other."""
+
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.optimizers.schedules import LearningRateSchedule
+
+Tensor = Any
+
+MODES = ("triangular", "triangular2", "exponential")
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class Cyclical(LearningRateSchedule):
+    """A rate that rises and falls on a line between two bounds, again and again.
+
+    A cycle starts at `min_rate`, is at `max_rate` halfway, and ends at `min_rate`.
+
+    Args:
+        min_rate: The lower bound.
+        max_rate: The upper bound, in the first cycle.
+        cycle_steps: Number of steps in a cycle, up and down: twice what the paper calls
+            the stepsize.
+        mode: `"triangular"` for cycles of the same height, `"triangular2"` for each half
+            as high as the one before, or `"exponential"` for a height of `gamma^step`.
+        gamma: Factor of the height at every step, in `"exponential"` mode.
+
+    Example:
+
+    >>> import tfvn
+    >>> rate = tfvn.learning_rates.Cyclical(0.0, 1.0, cycle_steps=4, mode="triangular2")
+    >>> [float(rate(step)) for step in range(8)]
+    [0.0, 0.5, 1.0, 0.5, 0.0, 0.25, 0.5, 0.25]
+
+    Reference:
+
+    - [Smith, 2017](https://arxiv.org/abs/1506.01186), sections 3.1 and 3.2
+    """
+
+    def __init__(
+        self,
+        min_rate: float,
+        max_rate: float,
+        cycle_steps: int,
+        mode: str = "triangular",
+        gamma: float = 0.99994,
+    ):
+        super().__init__()
+        _check_rate("min_rate", min_rate)
+        _check_rate("max_rate", max_rate)
+        if max_rate < min_rate:
+            raise ValueError(
+                "Argument `max_rate` must be at least `min_rate`. "
+                f"Received: max_rate={max_rate}, min_rate={min_rate}"
+            )
+        _check_steps("cycle_steps", cycle_steps)
+        if mode not in MODES:
+            raise ValueError(
+                f"Argument `mode` must be one of {list(MODES)}. Received: mode={mode!r}"
+            )
+        if not 0 < gamma <= 1:
+            raise ValueError(
+                f"Argument `gamma` must be in (0, 1]. Received: gamma={gamma}"
+            )
+        self.min_rate = min_rate
+        self.max_rate = max_rate
+        self.cycle_steps = cycle_steps
+        self.mode = mode
+        self.gamma = gamma
+
+    def __call__(self, step: Tensor) -> Tensor:
+        step = tf.cast(step, tf.float32)
+        cycle = tf.math.floordiv(step, self.cycle_steps)
+        position = tf.math.floormod(step, self.cycle_steps) / self.cycle_steps
+        height = 1.0 - tf.abs(2.0 * position - 1.0)
+        if self.mode == "triangular2":
+            height *= tf.pow(2.0, -cycle)
+        elif self.mode == "exponential":
+            # A power of `gamma` in float32 would drift: 0.99994 has an error there that
+            # a hundred thousand steps multiply.
+            height *= tf.exp(step * math.log(self.gamma))
+        return self.min_rate + (self.max_rate - self.min_rate) * height
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("min_rate", "max_rate", "cycle_steps", "mode", "gamma")
+        return {name: getattr(self, name) for name in names}
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class WarmUp(LearningRateSchedule):
+    """Rises on a line to where another rate begins, and then follows it.
+
+    The other rate starts when the warm-up is over, so that none of it is skipped.
+
+    Args:
+        schedule: What follows: a number, or any
+            `keras.optimizers.schedules.LearningRateSchedule`.
+        warmup_steps: Number of steps that it takes to get there.
+        start: The rate of the first step.
+
+    Example:
+
+    >>> import keras
+    >>> import tfvn
+    >>> rate = tfvn.learning_rates.WarmUp(
+    ...     keras.optimizers.schedules.ExponentialDecay(1.0, 1, 0.5), warmup_steps=4
+    ... )
+    >>> [float(rate(step)) for step in range(7)]
+    [0.0, 0.25, 0.5, 0.75, 1.0, 0.5, 0.25]
+
+    Reference:
+
+    - [Goyal et al., 2017](https://arxiv.org/abs/1706.02677), section 2.2
+    """
+
+    def __init__(self, schedule: Any, warmup_steps: int, start: float = 0.0):
+        super().__init__()
+        if not isinstance(schedule, LearningRateSchedule):
+            _check_rate("schedule", schedule, " or a `LearningRateSchedule`")
+        _check_steps("warmup_steps", warmup_steps)
+        _check_rate("start", start)
+        self.schedule = schedule
+        self.warmup_steps = warmup_steps
+        self.start = start
+
+    def __call__(self, step: Tensor) -> Tensor:
+        step = tf.cast(step, tf.float32)
+        since = tf.maximum(step - self.warmup_steps, 0.0)
+        rate = self.schedule
+        if isinstance(rate, LearningRateSchedule):
+            rate = rate(since)
+        rate = tf.cast(rate, tf.float32)
+        rising = self.start + (rate - self.start) * step / self.warmup_steps
+        return tf.where(step < self.warmup_steps, rising, rate)
+
+    def get_config(self) -> dict[str, Any]:
+        schedule = self.schedule
+        if isinstance(schedule, LearningRateSchedule):
+            schedule = keras.optimizers.schedules.serialize(schedule)
+        return {
+            "schedule": schedule,
+            "warmup_steps": self.warmup_steps,
+            "start": self.start,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "WarmUp":
+        schedule = config["schedule"]
+        if isinstance(schedule, dict):
+            schedule = keras.optimizers.schedules.deserialize(schedule)
+        return cls(**{**config, "schedule": schedule})
+
+
+def require_settable(optimizer: keras.optimizers.Optimizer, who: str) -> None:
+    """Raises if the rate of an optimizer is a schedule, which cannot be set.
+
+    Args:
+        optimizer: An optimizer for one group of variables.
+        who: Name of the class that wants to set it.
+    """
+    if not isinstance(optimizer.learning_rate, keras.Variable):
+        raise ValueError(
+            f"`{who}` sets the learning rate, which is not possible where it is a "
+            "schedule; give the optimizer a number instead. "
+            f"Received: optimizer={optimizer.name!r} with a schedule"
+        )
+
+
+def _check_rate(name: str, value: Any, alternative: str = "") -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < math.inf:
+        raise ValueError(
+            f"Argument `{name}` must be a finite number of at least 0{alternative}. "
+            f"Received: {name}={value!r}"
+        )
+
+
+def _check_steps(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(
+            f"Argument `{name}` must be a positive integer. Received: {name}={value!r}"
+        )

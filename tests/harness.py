@@ -23,6 +23,7 @@ from tensorflow_probability import distributions as tfd
 
 import tfvn
 from tfvn import support
+from tfvn.layers import StochasticLayer
 
 # Arguments of the Keras twins that a random kernel has no use for.
 NOT_TAKEN = {
@@ -58,7 +59,7 @@ def public_layers():
     found = {}
     for name in names:
         value = getattr(tfvn.layers, name, None) or getattr(tfvn, name)
-        if not inspect.isclass(value) or not issubclass(value, keras.Layer):
+        if not inspect.isclass(value) or not issubclass(value, StochasticLayer):
             continue
         if keras.saving.get_registered_name(value).startswith("tfvn>"):
             found[name] = value

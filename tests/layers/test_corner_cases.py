@@ -105,3 +105,16 @@ def test_posterior_of_a_bias_that_is_not_there():
 def test_quantized_policy():
     with pytest.raises(ValueError, match=r"no kernel to quantize.*Received"):
         tfvn.VarianceDense(3, dtype="int8_from_float32")
+
+
+def test_loaded_weights_leave_the_weight_of_the_kl_alone(tmp_path):
+    saved, layer = (tfvn.MeanFieldDense(3, kl_weight=w) for w in (0.1, 0.2))
+    for one in (saved, layer):
+        one.build((None, 4))
+    first, second = (
+        keras.Sequential([keras.Input((4,)), one]) for one in (saved, layer)
+    )
+    first.save_weights(tmp_path / "first.weights.h5")
+    second.load_weights(tmp_path / "first.weights.h5")
+    assert layer.kl_weight.numpy() == np.float32(0.2)
+    np.testing.assert_array_equal(layer.get_weights()[0], saved.get_weights()[0])

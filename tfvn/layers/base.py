@@ -319,7 +319,7 @@ class StochasticLayer(keras.Layer):
             "prior": priors.to_config(self.prior),
             "estimator": estimators.serialize(self.estimator),
             "kl_method": self.kl_method,
-            "kl_weight": self._kl_weight_argument,
+            "kl_weight": self._kl_weight_now(),
             "bias_posterior": None if bias is None else posteriors.serialize(bias),
             "bias_prior": priors.to_config(self.bias_prior),
             "seed": self.seed,
@@ -342,12 +342,19 @@ class StochasticLayer(keras.Layer):
             variable.assign(store[str(index)])
 
     def _saved_variables(self) -> list[keras.Variable]:
-        # How much the KL counts belongs to the training at hand, and to the config.
+        # How much the KL counts belongs to the config, and not to what was learned.
         return [
             variable
             for variable in self._trainable_variables + self._non_trainable_variables
             if variable is not self.kl_weight
         ]
+
+    def _kl_weight_now(self) -> float | None:
+        # The argument, unless the variable has been assigned to since.
+        argument = self._kl_weight_argument
+        now = float(keras.ops.convert_to_numpy(self.kl_weight))
+        is_argument = now == np.float32(1.0 if argument is None else argument)
+        return argument if is_argument else now
 
     def _given_by_position(self, args: tuple) -> dict[str, Any]:
         """Returns the arguments of the Keras twin that `args` are, by name."""

@@ -246,7 +246,7 @@ class TestGradientSNR:
         model.slope = slope
         model.compile(keras.optimizers.SGD(0.0), "mse", **OPTIONS)
         data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(4)
-        callback = GradientSNR("last", data, window=8)
+        callback = GradientSNR("last", data=data, window=8)
         history = model.fit(X, Y, callbacks=[callback], verbose=0).history
         # The gradients are known: the mean input of each batch.
         gradients = slope * X.reshape(8, 4, 4).mean(axis=1).astype("float64")
@@ -256,12 +256,27 @@ class TestGradientSNR:
         np.testing.assert_allclose(history["snr_last"], [snr], rtol=1e-4)
         np.testing.assert_allclose(history["snr_paper_last"], [paper], rtol=1e-4)
 
+    @pytest.mark.parametrize("jit", [False, True])
+    def test_last_batches_of_training_against_numpy(self, jit):
+        model = SlopeOfScale([keras.Input((4,)), tfvn.VarianceDense(1, name="last")])
+        model.slope = 1.0
+        model.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=jit)
+        callback = GradientSNR("last", window=3)
+        options = {"batch_size": 4, "shuffle": False, "verbose": 0}
+        history = model.fit(X, Y, callbacks=[callback], **options).history
+        gradients = X.reshape(8, 4, 4).mean(axis=1)[-3:].astype("float64")
+        expected = np.mean(gradients.mean(0) ** 2 / gradients.var(0))
+        np.testing.assert_allclose(history["snr_last"], [expected], rtol=1e-4)
+        # It leaves the optimizer as it was.
+        assert "apply_gradients" not in vars(model.optimizer)
+        assert "snr_last" not in model.fit(X, Y, **options).history
+
     @pytest.mark.parametrize("num_samples", [1, 3])
     def test_gradients_are_those_of_training(self, num_samples):
         """SGD of rate 1 moves the scales by minus the gradient."""
         model = make_model(1.0, num_samples=num_samples)
         model.fit(X, Y, epochs=1, verbose=0)
-        callback = GradientSNR("last", (X, Y), batch_size=32)
+        callback = GradientSNR("last", data=(X, Y), batch_size=32)
         callback.set_model(model)
         (scale,) = model.layers[0].variable_groups["scale"]
         before = scale.numpy()
@@ -275,14 +290,15 @@ class TestGradientSNR:
 
     def test_each_batch_has_its_own_noise(self):
         model = make_model()
-        callback = GradientSNR(model.layers[0], (X[:4], Y[:4]), batch_size=4)
+        callback = GradientSNR(model.layers[0], data=(X[:4], Y[:4]), batch_size=4)
         # The same four examples in all batches: without noise nothing would vary.
         history = model.fit(X, Y, epochs=2, callbacks=[callback], verbose=0).history
         first, second = history["snr_last"]
         assert np.isfinite([first, second]).all()
         assert first != second
 
-    def test_does_not_change_training(self):
+    @pytest.mark.parametrize("data", [None, (X, Y)], ids=["training", "data"])
+    def test_does_not_change_training(self, data):
         runs = []
         for is_watched in (False, True):
             keras.utils.set_random_seed(5)
@@ -296,7 +312,7 @@ class TestGradientSNR:
                 ]
             )
             model.compile("adam", "mse", metrics=["mae"], **OPTIONS)
-            callbacks = [GradientSNR("first", (X, Y), 3, 8)] * is_watched
+            callbacks = [GradientSNR("first", 3, data, 8)] * is_watched
             history = model.fit(X, Y, epochs=3, callbacks=callbacks, verbose=0).history
             logged = {k: v for k, v in history.items() if not k.startswith("snr")}
             assert len(history) - len(logged) == 2 * is_watched
@@ -309,7 +325,7 @@ class TestGradientSNR:
         model = keras.Sequential([keras.Input((4,)), layer])
         model.compile("adam", "mse", **OPTIONS)
         optimizer = model.optimizer
-        callback = GradientSNR(layer, (X, Y, np.ones(32)), 3)
+        callback = GradientSNR(layer, 3, (X, Y, np.ones(32)))
         history = model.fit(X, Y, callbacks=[callback], verbose=0).history
         assert history["snr_last"][0] > 0
         assert model.optimizer is optimizer
@@ -329,17 +345,17 @@ class TestGradientSNR:
     def test_refuses_layers_that_it_cannot_measure(self):
         model = make_model()
         with pytest.raises(ValueError, match=r"\['last'\].*Received: layer='first'"):
-            GradientSNR("first", (X, Y)).set_model(model)
+            GradientSNR("first", data=(X, Y)).set_model(model)
         model.layers[0].trainable = False
         model.compile("sgd", "mse")
         with pytest.raises(ValueError, match="scales that are trained"):
-            GradientSNR("last", (X, Y)).set_model(model)
+            GradientSNR("last", data=(X, Y)).set_model(model)
 
     def test_refuses_replicas(self, two_replicas):
         with two_replicas.scope():
             model = make_model()
         with pytest.raises(ValueError, match="Received: 2 replicas"):
-            GradientSNR("last", (X, Y)).set_model(model)
+            GradientSNR("last", data=(X, Y)).set_model(model)
 
 
 def classes(size=400):
@@ -460,7 +476,8 @@ class TestPhaseTransition:
         draws = iter([[1.5, 0.0]] * 2 + [[0.0, 50.0]])
         assert callback._ensemble(forward, callback._draw(forward)) == 1.0
 
-    def test_does_not_change_training(self):
+    @pytest.mark.parametrize("data", [None, (X, Y)], ids=["training", "data"])
+    def test_does_not_change_training(self, data):
         x, y = classes(64)
         runs = []
         for is_watched in (False, True):

@@ -27,8 +27,9 @@ Tensor = Any
 
 _KL_WEIGHT_ADVICE = (
     "A stochastic layer without a `kl_weight` adds its whole KL to the loss of every "
-    "batch, as if each batch were all the data; with a loss that is a mean over "
-    "examples, pass `kl_weight=1 / number_of_training_examples` to the layer."
+    "batch, as if each batch were all the data; use a `tfvn.Model`, which finds the "
+    "right weight, or, with a loss that is a mean over examples, pass "
+    "`kl_weight=1 / number_of_training_examples` to the layer."
 )
 
 

@@ -17,10 +17,11 @@ Tensor = Any
 class GradientSNR(keras.callbacks.Callback):
     """Logs the signal-to-noise ratio of the gradients of a layer's scales.
 
-    At the end of each epoch the model's own training step computes the gradients of
-    `window` random batches, each with noise of its own, and applies none: all are at the
-    weights of that moment, where the paper takes the last batches of training. Logged
-    are, averaged over the parameters and before any clipping,
+    At the end of each epoch these are the gradients of the last `window` batches that the
+    model was trained on, as in the paper. With `data` they are, instead, those of `window`
+    batches drawn from it, all at the weights of that moment: then no progress between
+    batches counts as noise. Logged are, averaged over the parameters and before any
+    clipping,
 
     - `snr_<layer name>`, the dimensionless `E[g]^2 / Var[g]`. It is biased: where there is
       no signal at all it is about `1 / (window - 3)`, not 0.
@@ -28,14 +29,15 @@ class GradientSNR(keras.callbacks.Callback):
       scaling the loss by 0.1 multiplies it by 100.
 
     Parameters whose gradients do not vary are left out; without any other, it is NaN.
-    An epoch costs as much more as `window` training steps. Training is not changed, to
-    the bit: noise streams, moving averages and metrics are put back.
+    Training is not changed, to the bit. Without `data` the gradients of the last batches
+    are kept in memory; with it, an epoch costs `window` more training steps.
 
     Args:
         layer: A layer with a random kernel, or its name.
-        data: Where batches are drawn from: a tuple of arrays `(x, y)` or
-            `(x, y, sample_weight)`, or a batched `tf.data.Dataset` of such tuples.
         window: Number of batches, at least 2.
+        data: Where batches are drawn from: `None` for those of training, a tuple of
+            arrays `(x, y)` or `(x, y, sample_weight)`, or a batched `tf.data.Dataset` of
+            such tuples.
         batch_size: Number of examples in a batch of arrays; take that of `fit`.
         seed: Seed of the choice of batches.
 
@@ -48,8 +50,8 @@ class GradientSNR(keras.callbacks.Callback):
     >>> model = tfvn.Sequential([keras.Input((4,)), layer])
     >>> model.compile("adam", "mse")
     >>> x, y = np.ones((8, 4)), np.ones((8, 1))
-    >>> snr = tfvn.callbacks.GradientSNR(layer, (x, y))
-    >>> history = model.fit(x, y, callbacks=[snr], verbose=0).history
+    >>> snr = tfvn.callbacks.GradientSNR(layer, window=4)
+    >>> history = model.fit(x, y, batch_size=2, callbacks=[snr], verbose=0).history
     >>> sorted(history)[-2:]
     ['snr_last', 'snr_paper_last']
 
@@ -61,8 +63,8 @@ class GradientSNR(keras.callbacks.Callback):
     def __init__(
         self,
         layer: StochasticLayer | str,
-        data: Any,
         window: int = 10,
+        data: Any = None,
         batch_size: int = 32,
         seed: int = 0,
     ):
@@ -76,9 +78,9 @@ class GradientSNR(keras.callbacks.Callback):
                     f"Argument `{name}` must be an integer of at least {least}. "
                     f"Received: {name}={value!r}"
                 )
-        if not isinstance(data, tuple | tf.data.Dataset):
+        if data is not None and not isinstance(data, tuple | tf.data.Dataset):
             raise ValueError(
-                "Argument `data` must be a tuple `(x, y)` or a `tf.data.Dataset`. "
+                "Argument `data` must be a tuple `(x, y)`, a `tf.data.Dataset` or `None`. "
                 f"Received: data={type(data).__name__}"
             )
         self.layer, self.data = layer, data
@@ -94,17 +96,49 @@ class GradientSNR(keras.callbacks.Callback):
                 "`GradientSNR` does not work with several replicas; train on one. "
                 f"Received: {model.distribute_strategy.num_replicas_in_sync} replicas"
             )
+        if self.data is None:
+            self._record_training()
         self._gradients = tf.function(
             self._step, autograph=False, reduce_retracing=True
         )
 
+    def on_train_end(self, logs: Any = None) -> None:
+        if self.data is None:
+            del self.model.optimizer.apply_gradients
+            self.model.train_function = None
+
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         logs = {} if logs is None else logs
-        with preserved_state(self.model):
-            batches = self._batches(epoch)
-            gradients = np.stack([self._gradients(batch) for batch in batches])
+        if self.data is None:
+            seen = min(int(self._count.numpy()), self.window)
+            gradients = self._recorded.numpy()[:seen]
+        else:
+            with preserved_state(self.model):
+                batches = self._batches(epoch)
+                gradients = np.stack([self._gradients(batch) for batch in batches])
         name = self._layer.name
         logs[f"snr_{name}"], logs[f"snr_paper_{name}"] = signal_to_noise(gradients)
+
+    def _record_training(self) -> None:
+        """Lets the optimizer keep the gradients of the last batches it is given."""
+        scales = _scales(self._layer)
+        size = sum(int(np.prod(scale.shape)) for scale in scales)
+        self._recorded = tf.Variable(tf.zeros((self.window, size)), trainable=False)
+        self._count = tf.Variable(0, dtype=tf.int64, trainable=False)
+        apply_gradients = self.model.optimizer.apply_gradients
+
+        def record_and_apply(grads_and_vars: Any) -> Any:
+            pairs = list(grads_and_vars)
+            recorder = _Recorder(self.model.optimizer)
+            recorder.apply_gradients(pairs)
+            row = self._count % self.window
+            self._recorded[row].assign(recorder.gradients_of(scales))
+            self._count.assign_add(1)
+            return apply_gradients(pairs)
+
+        # Of this optimizer alone, until training ends, and in a trace of its own.
+        self.model.optimizer.apply_gradients = record_and_apply
+        self.model.train_function = None
 
     def _batches(self, epoch: int) -> Iterator[Any]:
         if isinstance(self.data, tf.data.Dataset):
@@ -133,8 +167,7 @@ class GradientSNR(keras.callbacks.Callback):
             self.model.train_step(batch)
         finally:
             self.model.optimizer = optimizer
-        found = [recorder.gradients[id(scale)] for scale in _scales(self._layer)]
-        return tf.concat([tf.reshape(gradient, [-1]) for gradient in found], axis=0)
+        return recorder.gradients_of(_scales(self._layer))
 
 
 class _Recorder:
@@ -152,6 +185,11 @@ class _Recorder:
             # There is none for a variable that the loss does not depend on.
             grad = tf.zeros_like(variable.value) if grad is None else grad
             self.gradients[id(variable)] = tf.convert_to_tensor(grad)
+
+    def gradients_of(self, variables: list[keras.Variable]) -> Tensor:
+        """Returns the gradients of some variables, in one vector."""
+        found = [self.gradients[id(variable)] for variable in variables]
+        return tf.concat([tf.reshape(gradient, [-1]) for gradient in found], axis=0)
 
 
 def signal_to_noise(gradients: np.ndarray) -> tuple[float, float]:

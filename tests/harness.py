@@ -383,7 +383,7 @@ def check_training(case, **compile_options):
     layer = model.layers[0]
     inputs, targets = case.data()
     compile_options.setdefault("optimizer", keras.optimizers.SGD(0.02))
-    model.compile(loss="mse", **compile_options)
+    model.compile(loss="mse", metrics=["mse"], **compile_options)
     variables = layer.trainable_variables
     before = [v.numpy() for v in variables]
     untrained = {id(v) for v in _without_gradient(layer)}
@@ -392,9 +392,10 @@ def check_training(case, **compile_options):
         history = model.fit(
             inputs, targets, batch_size=len(inputs), epochs=STEPS, verbose=0
         )
-    losses = history.history["loss"]
-    assert np.all(np.isfinite(losses))
-    assert losses[-1] < losses[0]
+    assert np.all(np.isfinite(history.history["loss"]))
+    # Not the loss: a KL that is estimated from one sample makes it rise and fall.
+    errors = history.history["mse"]
+    assert errors[-1] < errors[0]
     for variable, value in zip(variables, before, strict=True):
         assert np.all(np.isfinite(variable))
         changed = bool(np.any(variable.numpy() != value))

@@ -1,6 +1,7 @@
 """The phase transition: Neklyudov et al. (2019), section 4.3 and figure 3.
 
-    python examples/phase_transition.py           # 10 epochs
+    python examples/phase_transition.py           # 20 epochs
+    python examples/phase_transition.py --train-images 20000
     python examples/phase_transition.py --quick   # a check that it runs
 
 LeNet-5 on MNIST, its first dense layer a Gaussian-dropout layer with one alpha. The KL
@@ -84,9 +85,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--train-images", type=int, default=60_000)
     parser.add_argument("--batch-size", type=int, default=200)
-    parser.add_argument("--scale-rate", type=float, default=1e-2)
+    parser.add_argument("--scale-rate", type=float, default=3e-2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="2,000 images, one epoch")
     parser.add_argument(
@@ -100,6 +102,7 @@ def main() -> None:
         options.epochs = 1
         x_train, y_train = x_train[:2000], y_train[:2000]
         x_test, y_test = x_test[:500], y_test[:500]
+    x_train, y_train = x_train[: options.train_images], y_train[: options.train_images]
     start = time.perf_counter()
     model = lenet5()
     model.compile(
@@ -126,6 +129,7 @@ def main() -> None:
         "accuracy_one_sample": accuracy(samples[0], y_test),
         "accuracy_ensemble": accuracy(samples.mean(axis=0), y_test),
         "scale_rate": options.scale_rate,
+        "train_images": len(x_train),
         "seed": options.seed,
         "seconds": round(time.perf_counter() - start, 1),
         "history": {

@@ -165,13 +165,15 @@ class TestOptimizers:
         with pytest.raises(ValueError, match=r"The groups.*Received:.*'sigma'"):
             make_model().compile({"mean": "adam", "sigma": "adam"}, "mse")
 
-    def test_without_a_model(self):
-        model = make_model()
-        optimizer = GroupOptimizer({"mean": "adam"})
-        with pytest.raises(
-            ValueError, match=r"takes its groups from a model.*Received"
-        ):
-            optimizer.build(model.trainable_variables)
+    def test_in_a_stock_model(self, data):
+        model = keras.Sequential(
+            [keras.Input((4,)), tfvn.MeanFieldDense(2, kl_weight=0.1)]
+        )
+        optimizer = GroupOptimizer({"mean": keras.optimizers.SGD(0.0)})
+        model.compile(optimizer, "mse")
+        before = values(model)
+        model.fit(*data, verbose=0)
+        assert changed(before, values(model)) == ({"scale", "default"}, {"mean"})
 
     def test_two_replicas(self, data, two_replicas):
         with two_replicas.scope():

@@ -131,6 +131,17 @@ class TestStyles:
         ours.set_weights(stock.get_weights())
 
 
+@pytest.mark.parametrize("style", ["sequential", "functional"])
+@pytest.mark.parametrize("optimizer", ["adam", {"mean": "adam", "scale": "sgd"}])
+def test_cloned_by_keras(style, optimizer, data):
+    model = STYLES[style]()
+    model.compile(optimizer, "mse", kl_schedule=0.5)
+    model.fit(*data, verbose=0)
+    copy = keras.models.clone_model(model)
+    copy.set_weights(model.get_weights())
+    assert copy(data[0]).shape == (SIZE, 2)
+
+
 def test_functional_class():
     assert isinstance(functional(), FunctionalModel)
     assert isinstance(functional(), tfvn.Model)

@@ -63,6 +63,10 @@ class RandomWeight:
             return add_weight(autocast=False, **kwargs)
 
         self.posterior.build(add_exact_weight, spec, name=name, **options)
+        for group, variables in self.posterior.variable_groups.items():
+            for variable in variables:
+                # For optimizers, which are given variables and no layers.
+                variable.variable_group = group
         if isinstance(self.prior, str) and prior_spec is not None:
             spec = prior_spec
         self.prior_distribution: Any = priors.make(self.prior, spec)

@@ -1,13 +1,12 @@
 """One optimizer for each group of variables."""
 
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfvn.training.groups import GROUPS, variable_groups
+from tfvn.training.groups import GROUPS
 
 Tensor = Any
 
@@ -16,8 +15,8 @@ Tensor = Any
 class GroupOptimizer(keras.optimizers.MultiOptimizer):
     """Updates means, scales and all other variables by optimizers of their own.
 
-    `tfvn.Model.compile` makes one of a dictionary. The groups come from the layers of
-    the model it is compiled into.
+    `tfvn.Model.compile` makes one of a dictionary; it works in a `keras.Model` too. The
+    groups come from the layers, which note them at their variables.
 
     Args:
         optimizers: A dictionary with some of the keys `"mean"`, `"scale"` and
@@ -61,10 +60,6 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
         )
         self.groups = groups
         self._switches: dict[str, keras.Variable] = {}
-
-    def bind(self, model: keras.Model) -> None:
-        """Tells the optimizer whose variables it is for."""
-        self._optimizer_map.model = weakref.ref(model)
 
     def learning_rates(self) -> dict[str, float]:
         """Returns the current learning rate of each group."""
@@ -151,25 +146,11 @@ class _OptimizerOfGroup:
     def __init__(self, optimizers: dict[str, keras.optimizers.Optimizer]):
         self.optimizers = optimizers
         self.default_optimizer = optimizers["default"]
-        self.model: weakref.ref | None = None
-        self._group_of: dict[int, str] = {}
 
     def values(self) -> Iterator[keras.optimizers.Optimizer]:
         return iter(self.optimizers.values())
 
     def __call__(self, variable: keras.Variable) -> keras.optimizers.Optimizer:
-        model = self.model and self.model()
-        if model is None:
-            raise ValueError(
-                "A `GroupOptimizer` takes its groups from a model; pass it to the "
-                "`compile` of a `tfvn.Model` or `tfvn.Sequential`. "
-                f"Received: variable={variable.path!r} without a model"
-            )
-        if id(variable) not in self._group_of:
-            self._group_of = {
-                id(member): group
-                for group, members in variable_groups(model).items()
-                for member in members
-            }
-        group = self._group_of.get(id(variable), "default")
+        # The layer that made a random weight has noted the group.
+        group = getattr(variable, "variable_group", "default")
         return self.optimizers.get(group, self.default_optimizer)

@@ -70,9 +70,6 @@ class BayesianTraining(keras.Model):
             _check_count("train_size", train_size)
         if isinstance(optimizer, dict) and "class_name" not in optimizer:
             optimizer = GroupOptimizer(optimizer)
-        optimizer = keras.optimizers.get(optimizer)
-        if isinstance(optimizer, GroupOptimizer):
-            optimizer.bind(self)
         super().compile(optimizer, loss, *args, **kwargs)
         self.num_samples = num_samples
         self.sample_reduction = sample_reduction
@@ -82,16 +79,18 @@ class BayesianTraining(keras.Model):
 
     def get_compile_config(self) -> dict[str, Any]:
         config = super().get_compile_config()
-        if config:
-            config.update(
-                kl_schedule=keras.saving.serialize_keras_object(self._bound.schedule),
-                train_size=self._bound.given_size,
-                found_train_size=self._bound.size,
-                num_samples=self.num_samples,
-                sample_reduction=self.sample_reduction,
-                kl_gradient=self.kl_gradient,
-            )
-        return config
+        return {**config, **self._training_config()} if config else config
+
+    def _training_config(self) -> dict[str, Any]:
+        """Returns what `compile` takes beside the arguments of Keras's, and the size."""
+        return {
+            "kl_schedule": keras.saving.serialize_keras_object(self._bound.schedule),
+            "train_size": self._bound.given_size,
+            "found_train_size": self._bound.size,
+            "num_samples": self.num_samples,
+            "sample_reduction": self.sample_reduction,
+            "kl_gradient": self.kl_gradient,
+        }
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         config = keras.saving.deserialize_keras_object(config)
@@ -327,6 +326,31 @@ class Sequential(BayesianTraining, keras.Sequential):
     >>> model = tfvn.Sequential([keras.Input((4,)), tfvn.KTiedDense(1)])
     >>> model.compile(loss="mse", kl_schedule=tfvn.schedules.LinearAnnealing(epochs=5))
     """
+
+    saved_training: dict[str, Any] | None = None
+
+    # `keras.models.clone_model` makes a plain `keras.Sequential` of any `Sequential` and
+    # compiles it by this one's compile config, so ours is kept beside the layers.
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        return (
+            {**config, "training": self._training_config()} if self.compiled else config
+        )
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        config = dict(config)
+        training = config.pop("training", None)
+        model = super().from_config(config, custom_objects)
+        model.saved_training = training
+        return model
+
+    def get_compile_config(self) -> dict[str, Any]:
+        return keras.Sequential.get_compile_config(self)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        super().compile_from_config({**config, **(self.saved_training or {})})
 
 
 def _is_functional(args: tuple, kwargs: dict[str, Any]) -> bool:

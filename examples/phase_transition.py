@@ -1,6 +1,6 @@
 """The phase transition: Neklyudov et al. (2019), section 4.3 and figure 3.
 
-    python examples/phase_transition.py           # 20 epochs
+    python examples/phase_transition.py           # 10 epochs
     python examples/phase_transition.py --train-images 20000
     python examples/phase_transition.py --quick   # a check that it runs
 
@@ -85,9 +85,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--train-images", type=int, default=60_000)
-    parser.add_argument("--batch-size", type=int, default=200)
+    parser.add_argument("--batch-size", type=int, default=100)
     parser.add_argument("--scale-rate", type=float, default=3e-2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="2,000 images, one epoch")

@@ -101,7 +101,8 @@ class TestClosedForm:
 @pytest.mark.parametrize("estimator", ["local", "weights"])
 def test_training_reaches_the_best_elbo(data, best, estimator):
     model, layer = make_model(estimator)
-    steps = 3_000
+    # The gradients of one weight sample are noisier.
+    steps = {"local": 3_000, "weights": 8_000}[estimator]
     model.compile(
         keras.optimizers.Adam(
             keras.optimizers.schedules.CosineDecay(0.03, steps, alpha=1e-3)

@@ -36,8 +36,9 @@ model.compile(
 )
 folder, epochs = sys.argv[1], int(sys.argv[2])
 backup = tfvn.callbacks.BackupAndRestore(folder + "/backup")
-print("ready", flush=True)
-model.fit(x, y, batch_size=8, epochs=epochs, callbacks=[backup], verbose=0)
+tell = keras.callbacks.LambdaCallback(
+    on_epoch_begin=lambda epoch, logs: print(epoch, flush=True))
+model.fit(x, y, batch_size=8, epochs=epochs, callbacks=[tell, backup], verbose=0)
 np.savez(folder + "/final.npz", *model.get_weights(), *[
     v.numpy() for v in model.optimizer.variables])
 """
@@ -67,13 +68,13 @@ def test_killed_at_random_moments(tmp_path):
     kills = 0
     while not (killed / "final.npz").exists():
         process = start(killed)
-        process.stdout.readline()
         if kills < 10:
-            # While it traces, trains or writes a backup.
-            time.sleep(generator.uniform(0.0, 6.0))
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
-                kills += 1
+            # In one of its first epochs: while it traces, trains or writes a backup.
+            for _ in range(generator.randint(1, 5)):
+                process.stdout.readline()
+            time.sleep(generator.uniform(0.0, 0.1))
+            process.send_signal(signal.SIGKILL)
+            kills += 1
         process.wait(timeout=300)
     assert kills == 10
     for one, other in zip(final(whole), final(killed), strict=True):

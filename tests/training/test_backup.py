@@ -63,19 +63,20 @@ def final(folder):
 
 def test_killed_at_random_moments(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert start(whole).wait(timeout=300) == 0
+    with start(whole) as process:
+        assert process.wait(timeout=300) == 0
     generator = random.Random(0)
     kills = 0
     while not (killed / "final.npz").exists():
-        process = start(killed)
-        if kills < 10:
-            # In one of its first epochs: while it traces, trains or writes a backup.
-            for _ in range(generator.randint(1, 5)):
-                process.stdout.readline()
-            time.sleep(generator.uniform(0.0, 0.1))
-            process.send_signal(signal.SIGKILL)
-            kills += 1
-        process.wait(timeout=300)
+        with start(killed) as process:
+            if kills < 10:
+                # In one of its first epochs: while it traces, trains or saves.
+                for _ in range(generator.randint(1, 5)):
+                    process.stdout.readline()
+                time.sleep(generator.uniform(0.0, 0.1))
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+            process.wait(timeout=300)
     assert kills == 10
     for one, other in zip(final(whole), final(killed), strict=True):
         np.testing.assert_array_equal(one, other)

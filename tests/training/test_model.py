@@ -471,14 +471,16 @@ class TestPathGradient:
 
 
 class TestBadInput:
-    def test_nan(self, data):
+    @pytest.mark.parametrize("which", [0, 1, 2], ids=["x", "y", "sample_weight"])
+    def test_nan(self, data, which):
         x, y = data
-        x = x.copy()
-        x[3, 1] = np.nan
+        arrays = [x.copy(), y.copy(), np.ones((len(x), 1), "float32")]
+        arrays[which][3, 0] = np.nan
+        x, y, weight = arrays
         model = sequential()
         model.compile("adam", "mse")
         with pytest.raises(ValueError, match=r"must not contain NaN.*Received: 1 NaN"):
-            model.fit(x, y, verbose=0)
+            model.fit(x, y, sample_weight=weight, verbose=0)
 
     @pytest.mark.filterwarnings("ignore::RuntimeWarning")
     def test_nan_in_a_data_set(self, data):

@@ -140,6 +140,8 @@ class BayesianTraining(keras.Model):
         data = train_size.measure(x, batch_size, steps_per_epoch)
         has_kl = any(layer.has_kl for layer in stochastic_layers(self))
         self._bound.start(data, has_kl)
+        if data.are_arrays:
+            train_size.check_no_nan(x, y, sample_weight)
         x, are_arrays = data.x, data.are_arrays
         run = TrainingRun(self._bound)
         if isinstance(callbacks, keras.callbacks.CallbackList):

@@ -67,10 +67,26 @@ def measure(
     return TrainingData(x, size, steps)
 
 
+def check_no_nan(*arrays: Any) -> None:
+    """Refuses training arrays with NaN in them.
+
+    Args:
+        *arrays: Arrays, nested ones, or `None`.
+    """
+    for array in tf.nest.flatten(arrays):
+        values = np.asarray(array)
+        # The sum is one pass without a copy; it is also NaN where infinities cancel.
+        if values.dtype.kind != "f" or not np.isnan(values.sum()):
+            continue
+        if count := int(np.isnan(values).sum()):
+            raise ValueError(
+                "The training data must not contain NaN; remove or replace the examples "
+                f"that do. Received: {count} NaN in an array of shape {values.shape}"
+            )
+
+
 def _of_arrays(x: Any, batch_size: int | None, steps: int | None) -> TrainingData:
     size = _length(x)
-    for array in tf.nest.flatten(x):
-        _check_finite(array)
     steps = steps or math.ceil(size / (batch_size or 32))
     return TrainingData(x, size, steps, are_arrays=True)
 
@@ -96,13 +112,3 @@ def _batch_size_of_spec(spec: Any) -> int | None:
 def _is_array_like(x: Any) -> bool:
     leaves = tf.nest.flatten(x)
     return bool(leaves) and all(hasattr(leaf, "shape") for leaf in leaves)
-
-
-def _check_finite(array: Any) -> None:
-    values = np.asarray(array)
-    if values.dtype.kind == "f" and np.isnan(values.sum()):
-        raise ValueError(
-            "The training data must not contain NaN; remove or replace the examples "
-            f"that do. Received: {int(np.isnan(values).sum())} NaN in an array of shape "
-            f"{values.shape}"
-        )

@@ -1,7 +1,7 @@
 """Defects that other libraries ship, each as a test of what is right.
 
 What needs statistics or many cases is elsewhere in full: moments in `test_moments`,
-divergences in `test_kl`, zero inputs in `test_gradients`, saving and mixed precision
+divergences in `kl`, zero inputs in `test_gradients`, saving and mixed precision
 of every layer in `layers/test_layers`, KL counted once in `layers/test_kl_counting`.
 """
 

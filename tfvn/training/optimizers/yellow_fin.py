@@ -28,7 +28,9 @@ class YellowFin(keras.optimizers.Optimizer):
 
     As in the paper's appendix, the curvatures are averaged in log space, all averages
     are corrected for starting at 0, and the rate rises slowly during the first
-    `10 * curvature_window` steps. Steps whose gradients are all 0 measure nothing.
+    `10 * curvature_window` steps. Unlike the authors' code it does not average the tuned
+    rate and momentum over steps once more. Steps whose gradients are all 0 measure
+    nothing.
 
     Args:
         learning_rate: What the tuned rate is multiplied by: a float, a

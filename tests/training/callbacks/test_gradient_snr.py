@@ -1,0 +1,177 @@
+"""The signal-to-noise ratio of gradients."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from callback_models import OPTIONS, X, Y, assert_same, make_model, state
+
+import tfvn
+from tfvn.training.callbacks.gradient_snr import (
+    GradientSNR,
+    preserved_state,
+    signal_to_noise,
+)
+
+
+class SlopeOfScale(tfvn.Sequential):
+    """A model whose loss has the gradient `slope * x` in a layer's scales."""
+
+    slope = 1.0
+
+    def compute_loss(self, x=None, y=None, y_pred=None, *args, **kwargs):
+        (scale,) = self.layers[0].variable_groups["scale"]
+        loss = tf.reduce_sum(scale.value * tf.reduce_mean(x, axis=0)[:, None])
+        return self.slope * loss + 0.0 * tf.reduce_sum(y_pred)
+
+
+class TestSignalToNoise:
+    def test_is_that_of_the_definitions(self):
+        # First parameter: mean 2, variance 1; squares 1 and 9: mean 5, variance 16.
+        gradients = np.array([[1.0, 4.0], [3.0, 8.0], [1.0, 4.0], [3.0, 8.0]])
+        # Second: mean 6, variance 4; squares 16 and 64: mean 40, variance 576.
+        snr, paper = signal_to_noise(gradients)
+        assert snr == pytest.approx((4 / 1 + 36 / 4) / 2)
+        assert paper == pytest.approx((5 / 16 + 40 / 576) / 2)
+
+    def test_units(self):
+        gradients = np.random.default_rng(0).normal(1.0, 2.0, size=(10, 50))
+        snr, paper = signal_to_noise(gradients)
+        scaled_snr, scaled_paper = signal_to_noise(0.1 * gradients)
+        assert scaled_snr == pytest.approx(snr)
+        assert scaled_paper == pytest.approx(100 * paper)
+
+    def test_without_signal(self):
+        gradients = np.random.default_rng(0).normal(size=(10, 100_000))
+        snr, paper = signal_to_noise(gradients)
+        # `mean^2 / var` is F(1, 9) / 9, of mean 1 / 7.
+        assert snr == pytest.approx(1 / 7, rel=0.03)
+        assert paper > 1 / 2  # of a standard normal, E = 1 and Var = 2
+
+    def test_leaves_out_what_does_not_vary(self):
+        gradients = np.array([[1.0, 0.0, 5.0], [3.0, 0.0, 5.0]])
+        assert signal_to_noise(gradients) == pytest.approx((4.0, 5 / 16))
+        assert np.isnan(signal_to_noise(np.zeros((3, 2)))).all()
+
+    def test_of_gradients_whose_squares_leave_float32(self):
+        gradients = np.float32(1e-30) * np.array([[1.0], [3.0]], "float32")
+        assert signal_to_noise(gradients)[0] == pytest.approx(4.0)
+
+
+class TestGradientSNR:
+    @pytest.mark.parametrize("slope", [1.0, 0.1])
+    def test_against_numpy(self, slope):
+        model = SlopeOfScale([keras.Input((4,)), tfvn.VarianceDense(1, name="last")])
+        model.slope = slope
+        model.compile(keras.optimizers.SGD(0.0), "mse", **OPTIONS)
+        data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(4)
+        callback = GradientSNR("last", data=data, window=8)
+        history = model.fit(X, Y, callbacks=[callback], verbose=0).history
+        # The gradients are known: the mean input of each batch.
+        gradients = slope * X.reshape(8, 4, 4).mean(axis=1).astype("float64")
+        mean, square = gradients.mean(0), gradients**2
+        snr = np.mean(mean**2 / gradients.var(0))
+        paper = np.mean(square.mean(0) / square.var(0))
+        np.testing.assert_allclose(history["snr_last"], [snr], rtol=1e-4)
+        np.testing.assert_allclose(history["snr_paper_last"], [paper], rtol=1e-4)
+
+    @pytest.mark.parametrize("jit", [False, True])
+    def test_last_batches_of_training_against_numpy(self, jit):
+        model = SlopeOfScale([keras.Input((4,)), tfvn.VarianceDense(1, name="last")])
+        model.slope = 1.0
+        model.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=jit)
+        callback = GradientSNR("last", window=3)
+        options = {"batch_size": 4, "shuffle": False, "verbose": 0}
+        history = model.fit(X, Y, callbacks=[callback], **options).history
+        gradients = X.reshape(8, 4, 4).mean(axis=1)[-3:].astype("float64")
+        expected = np.mean(gradients.mean(0) ** 2 / gradients.var(0))
+        np.testing.assert_allclose(history["snr_last"], [expected], rtol=1e-4)
+        # It leaves the optimizer as it was.
+        assert "apply_gradients" not in vars(model.optimizer)
+        assert "snr_last" not in model.fit(X, Y, **options).history
+
+    @pytest.mark.parametrize("num_samples", [1, 3])
+    def test_gradients_are_those_of_training(self, num_samples):
+        """SGD of rate 1 moves the scales by minus the gradient."""
+        model = make_model(1.0, num_samples=num_samples)
+        model.fit(X, Y, epochs=1, verbose=0)
+        callback = GradientSNR("last", data=(X, Y), batch_size=32)
+        callback.set_model(model)
+        (scale,) = model.layers[0].variable_groups["scale"]
+        before = scale.numpy()
+        with preserved_state(model):
+            gradient = callback._gradients((tf.constant(X), tf.constant(Y))).numpy()
+        np.testing.assert_array_equal(scale.numpy(), before)
+        model.fit(X, Y, batch_size=32, shuffle=False, verbose=0)
+        moved = (before - scale.numpy()).ravel()
+        assert np.abs(moved).max() > 1e-5
+        np.testing.assert_allclose(gradient, moved, rtol=1e-3, atol=2e-6)
+
+    def test_each_batch_has_its_own_noise(self):
+        model = make_model()
+        callback = GradientSNR(model.layers[0], data=(X[:4], Y[:4]), batch_size=4)
+        # The same four examples in all batches: without noise nothing would vary.
+        history = model.fit(X, Y, epochs=2, callbacks=[callback], verbose=0).history
+        first, second = history["snr_last"]
+        assert np.isfinite([first, second]).all()
+        assert first != second
+
+    @pytest.mark.parametrize("data", [None, (X, Y)], ids=["training", "data"])
+    def test_does_not_change_training(self, data):
+        runs = []
+        for is_watched in (False, True):
+            keras.utils.set_random_seed(5)
+            model = tfvn.Sequential(
+                [
+                    keras.Input((4,)),
+                    tfvn.GaussianDropoutDense(3, name="first"),
+                    keras.layers.BatchNormalization(),
+                    keras.layers.Dropout(0.5),
+                    keras.layers.Dense(1),
+                ]
+            )
+            model.compile("adam", "mse", metrics=["mae"], **OPTIONS)
+            callbacks = [GradientSNR("first", 3, data, 8)] * is_watched
+            history = model.fit(X, Y, epochs=3, callbacks=callbacks, verbose=0).history
+            logged = {k: v for k, v in history.items() if not k.startswith("snr")}
+            assert len(history) - len(logged) == 2 * is_watched
+            runs.append((logged, state(model)))
+        assert runs[0][0] == runs[1][0]
+        assert_same(runs[0][1], runs[1][1])
+
+    def test_in_a_keras_model(self):
+        layer = tfvn.MeanFieldDense(1, kl_weight=0.1, name="last")
+        model = keras.Sequential([keras.Input((4,)), layer])
+        model.compile("adam", "mse", **OPTIONS)
+        optimizer = model.optimizer
+        callback = GradientSNR(layer, 3, (X, Y, np.ones(32)))
+        history = model.fit(X, Y, callbacks=[callback], verbose=0).history
+        assert history["snr_last"][0] > 0
+        assert model.optimizer is optimizer
+
+    @pytest.mark.parametrize(
+        ("kwargs", "message"),
+        [
+            ({"window": 1}, "window=1"),
+            ({"batch_size": 0}, "batch_size=0"),
+            ({"data": X}, "data=ndarray"),
+        ],
+    )
+    def test_refuses(self, kwargs, message):
+        with pytest.raises(ValueError, match=f"Received: {message}"):
+            GradientSNR(**{"layer": "last", "data": (X, Y), **kwargs})
+
+    def test_refuses_layers_that_it_cannot_measure(self):
+        model = make_model()
+        with pytest.raises(ValueError, match=r"\['last'\].*Received: layer='first'"):
+            GradientSNR("first", data=(X, Y)).set_model(model)
+        model.layers[0].trainable = False
+        model.compile("sgd", "mse")
+        with pytest.raises(ValueError, match="scales that are trained"):
+            GradientSNR("last", data=(X, Y)).set_model(model)
+
+    def test_refuses_replicas(self, two_replicas):
+        with two_replicas.scope():
+            model = make_model()
+        with pytest.raises(ValueError, match="Received: 2 replicas"):
+            GradientSNR("last", data=(X, Y)).set_model(model)

@@ -23,7 +23,7 @@ from tensorflow_probability import distributions as tfd
 
 import tfvn
 from tfvn import support
-from tfvn.layers import StochasticLayer
+from tfvn.layers import RandomWeightsLayer, StochasticRNN, StochasticRNNCell
 
 # Arguments of the Keras twins that a random kernel has no use for.
 NOT_TAKEN = {
@@ -53,13 +53,13 @@ ALL_REGIMES = (*REGIMES, "eager", "styles", "export", "mirrored")
 STEPS = 8
 
 
-def public_layers():
-    """Returns the layers that users can name, by name."""
+def public_layers(kinds=(RandomWeightsLayer, StochasticRNN)):
+    """Returns the layers of these kinds that users can name, by name."""
     names = [*tfvn.layers.__all__, *tfvn.__all__]
     found = {}
     for name in names:
         value = getattr(tfvn.layers, name, None) or getattr(tfvn, name)
-        if not inspect.isclass(value) or not issubclass(value, StochasticLayer):
+        if not inspect.isclass(value) or not issubclass(value, kinds):
             continue
         if keras.saving.get_registered_name(value).startswith("tfvn>"):
             found[name] = value
@@ -149,13 +149,14 @@ def table_factors():
     }
 
 
-def is_supported(combination):
+def is_supported(combination, estimators="ESTIMATORS"):
     """Whether the tables offer a combination of (some of) the factors."""
     law = law_of(combination["posterior"])
+    table = getattr(support, estimators)
     cells = {
         kind: support.lookup(table, combination[kind], law)
         for kind, table in (
-            ("estimator", support.ESTIMATORS),
+            ("estimator", table),
             ("prior", support.PRIORS),
         )
     }
@@ -238,9 +239,14 @@ class Case:
     init_kwargs: dict
     input_shape: tuple
 
-    def layer(self, **kwargs):
+    def make(self, **kwargs):
+        """Returns an instance of the class."""
         defaults = {"kl_weight": 0.1, "seed": 7}
         return self.layer_class(**{**defaults, **self.init_kwargs, **kwargs})
+
+    def layer(self):
+        """Returns what a model is made of: of a cell, an `RNN` around it."""
+        return in_rnn(self.make())
 
     def model(self, layer=None):
         """Returns the layer under a head that makes one number of its outputs."""
@@ -280,7 +286,7 @@ def run_layer_test(layer_class, init_kwargs, input_shape, regimes=ALL_REGIMES):
 
 
 def check_construction(case):
-    layer = case.layer(name="layer")
+    layer = case.make(name="layer")
     assert layer.name == "layer"
     assert not layer.built
     for name, value in case.init_kwargs.items():
@@ -290,12 +296,12 @@ def check_construction(case):
             wanted = type(kept)(value) if type(kept) in (bool, int, str) else None
             assert wanted is None or kept == wanted
     inputs, _ = case.data()
-    layer(inputs)
+    in_rnn(layer)(inputs)
     assert layer.built
 
 
 def check_config(case):
-    layer = case.layer()
+    layer = case.make()
     config = layer.get_config()
     saved = json.loads(json.dumps(config))
     again = case.layer_class.from_config(saved)
@@ -315,8 +321,10 @@ def check_shapes(case):
     layer = case.layer()
     inputs, _ = case.data()
     names = twin_arguments(case.layer_class)
-    twin = twin_of(case.layer_class)(
-        **{k: v for k, v in case.init_kwargs.items() if k in names}
+    twin = in_rnn(
+        twin_of(case.layer_class)(
+            **{k: v for k, v in case.init_kwargs.items() if k in names}
+        )
     )
     # Keras's transposed convolutions give a list.
     expected = tuple(twin.compute_output_shape(case.input_shape))
@@ -335,14 +343,14 @@ def check_counts(case):
     layer = case.layer()
     inputs, _ = case.data()
     layer(inputs)
+    layer = owner(layer)
     assert len(layer._seed_generators) == 1
     assert len(layer.losses) == int(adds_kl(layer))
     assert len(layer.non_trainable_weights) == 1
-    expected = VARIABLES.get(layer.posterior.alias)
-    if expected is not None:
-        if layer.bias_posterior is not None:
-            expected += VARIABLES[layer.bias_posterior.alias]
-        elif layer.has_bias:
+    aliases = [posterior.alias for posterior, _ in random_parts(layer)]
+    if set(aliases) <= set(VARIABLES):
+        expected = sum(VARIABLES[alias] for alias in aliases)
+        if layer.has_bias and layer.bias_posterior is None:
             expected += 1
         assert len(layer.trainable_weights) == expected
     groups = layer.variable_groups
@@ -360,7 +368,7 @@ def check_saving(case):
     layer = model.layers[0]
     for variable in layer.trainable_weights:
         variable.assign(variable + 0.01)
-    layer.kl_weight.assign(0.25)
+    owner(layer).kl_weight.assign(0.25)
     outputs = _from_the_start(model, inputs)
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / "model.keras"
@@ -368,11 +376,11 @@ def check_saving(case):
         loaded = keras.models.load_model(path)
         np.testing.assert_array_equal(loaded(inputs), outputs)
         assert loaded.layers[0].get_config() == layer.get_config()
-        assert loaded.layers[0].kl_weight.numpy() == np.float32(0.25)
+        assert owner(loaded.layers[0]).kl_weight.numpy() == np.float32(0.25)
 
         path = pathlib.Path(directory) / "model.weights.h5"
         model.save_weights(path)
-        other = case.model(case.layer_class.from_config(layer.get_config()))
+        other = case.model(type(layer).from_config(layer.get_config()))
         other.load_weights(path)
         np.testing.assert_array_equal(other(inputs), outputs)
 
@@ -387,7 +395,7 @@ def check_training(case, **compile_options):
     model.compile(loss="mse", metrics=["mse"], **compile_options)
     variables = layer.trainable_variables
     before = [v.numpy() for v in variables]
-    untrained = {id(v) for v in _without_gradient(layer)}
+    untrained = {id(v) for v in _without_gradient(owner(layer))}
     warned = pytest.warns(UserWarning, match="Gradients do not exist")
     with warned if untrained else contextlib.nullcontext():
         history = model.fit(
@@ -401,7 +409,7 @@ def check_training(case, **compile_options):
         assert np.all(np.isfinite(variable))
         changed = bool(np.any(variable.numpy() != value))
         assert changed == (id(variable) not in untrained), variable.path
-    return layer
+    return owner(layer)
 
 
 def check_graph(case):
@@ -436,6 +444,7 @@ def check_mixed_precision(case, policy):
         trained = check_training(case, optimizer=optimizer, jit_compile=False)
     finally:
         keras.config.set_dtype_policy(previous)
+    layer = owner(layer)
     assert {v.dtype for v in layer.weights + trained.weights} == {"float32"}
     assert layer.kl_divergence().dtype == "float32"
     assert all(loss.dtype == "float32" for loss in layer.losses)
@@ -446,10 +455,10 @@ def check_styles(case):
     """Sequential, functional and subclassed models give and learn the same."""
     inputs, targets = case.data()
     reference = case.model()
-    config = reference.layers[0].get_config()
+    original = reference.layers[0]
 
     def make_layers():
-        stochastic = case.layer_class.from_config(config)
+        stochastic = type(original).from_config(original.get_config())
         return [stochastic, keras.layers.Flatten(), keras.layers.Dense(1)]
 
     class Subclassed(keras.Model):
@@ -498,7 +507,7 @@ def check_export(case):
     assert first.shape == tuple(expected.shape)
     assert smaller.shape == (1, *expected.shape[1:])
     assert np.all(np.isfinite(first))
-    if model.layers[0].estimator.alias == "mean":
+    if owner(model.layers[0]).estimator.alias == "mean":
         np.testing.assert_allclose(first, expected, rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(first, second)
     else:
@@ -516,6 +525,7 @@ def check_mirrored(case):
         model.compile(keras.optimizers.SGD(0.1), no_likelihood, jit_compile=False)
 
     first, second = strategy.run(tf.function(layer), args=(inputs,)).values
+    layer = owner(layer)
     if layer.estimator.alias == "mean":
         np.testing.assert_array_equal(first, second)
     else:
@@ -564,6 +574,17 @@ def no_likelihood(targets, outputs):
     return 0.0 * keras.ops.sum(keras.ops.square(outputs - targets), axis=-1)
 
 
+def in_rnn(layer):
+    """Returns a layer, and for a cell an `RNN` around it."""
+    cells = (keras.layers.LSTMCell, keras.layers.GRUCell)
+    return keras.layers.RNN(layer) if isinstance(layer, cells) else layer
+
+
+def owner(layer):
+    """Returns what owns the random weights: the layer or, in an `RNN`, its cell."""
+    return layer.cell if isinstance(layer, keras.layers.RNN) else layer
+
+
 # What the tables say of a layer.
 
 
@@ -573,6 +594,8 @@ def random_parts(layer):
     if isinstance(kernel_prior, str) and kernel_prior == "auto":
         kernel_prior = layer.posterior.default_prior
     parts = [(layer.posterior, kernel_prior)]
+    if isinstance(layer, StochasticRNNCell):
+        parts.append((layer.recurrent_posterior, kernel_prior))
     if layer.bias_posterior is not None:
         same = isinstance(layer.bias_prior, str) and layer.bias_prior == "auto"
         prior = kernel_prior if same else layer.bias_prior

@@ -11,11 +11,13 @@ import keras
 import tensorflow as tf
 
 from tfvn import random
+from tfvn.held_weights import FlippedWeights, HeldWeights
 from tfvn.kernel import LinearOp
 from tfvn.posteriors.base import Posterior
 from tfvn.registry import Registry
 
 Tensor = Any
+Held = HeldWeights | FlippedWeights
 
 registry = Registry("estimator")
 register = registry.register
@@ -54,7 +56,9 @@ class Estimator(abc.ABC):
     """A way to draw `sum(linear_op(inputs, kernel))` for random kernels.
 
     To add one, subclass this, give the class an alias with
-    `tfvn.estimators.register`, and add its row to `tfvn.support.ESTIMATORS`.
+    `tfvn.estimators.register`, and add its row to `tfvn.support.ESTIMATORS`. For cells
+    of recurrent layers, implement `hold` and add a row to
+    `tfvn.support.RECURRENT_ESTIMATORS`.
 
     Attributes:
         noise_per_example: Whether the examples of a batch get independent noise.
@@ -70,6 +74,27 @@ class Estimator(abc.ABC):
         self, terms: list[Term], seed_generator: random.SeedGenerator
     ) -> Estimate:
         """Returns one draw of the output."""
+
+    def hold(
+        self,
+        posteriors: dict[str, Posterior],
+        batch_size: Tensor,
+        dtype: Any,
+        seed_generator: random.SeedGenerator,
+    ) -> Held:
+        """Draws the weights of a cell for a whole sequence.
+
+        Args:
+            posteriors: The posteriors by the name of the weight: `"kernel"`,
+                `"recurrent_kernel"` and, if it is random, `"bias"`.
+            batch_size: Number of examples.
+            dtype: What the steps compute in.
+            seed_generator: Gives the seeds.
+        """
+        raise NotImplementedError(
+            f"`{type(self).__name__}` does not draw for recurrent layers: it has no "
+            "`hold` method."
+        )
 
     def get_config(self) -> dict[str, Any]:
         return {}
@@ -127,6 +152,19 @@ class WeightSampling(Estimator):
         )
         return Estimate(outputs, weights)
 
+    def hold(
+        self,
+        posteriors: dict[str, Posterior],
+        batch_size: Tensor,
+        dtype: Any,
+        seed_generator: random.SeedGenerator,
+    ) -> Held:
+        drawn = {
+            name: posterior.sample(seed_generator.next())
+            for name, posterior in posteriors.items()
+        }
+        return HeldWeights(drawn, dtype)
+
 
 @register("flipout")
 class Flipout(Estimator):
@@ -152,6 +190,28 @@ class Flipout(Estimator):
         noise = perturbation * _signs(perturbation, axes, seed_generator)
         return _around_the_mean(terms, noise)
 
+    def hold(
+        self,
+        posteriors: dict[str, Posterior],
+        batch_size: Tensor,
+        dtype: Any,
+        seed_generator: random.SeedGenerator,
+    ) -> Held:
+        def signs(size: int) -> Tensor:
+            shape = tf.stack([batch_size, size])
+            return random.rademacher(shape, seed_generator.next(), dtype)
+
+        deltas = {name: _delta(p, seed_generator) for name, p in posteriors.items()}
+        kernels = {name: p.spec for name, p in posteriors.items() if p.spec.input_axes}
+        # One sign per column for all weights: their noises are independent already.
+        return FlippedWeights(
+            {name: p.mean() for name, p in posteriors.items() if not p.zero_mean},
+            deltas,
+            {name: signs(spec.rows) for name, spec in kernels.items()},
+            signs(kernels["kernel"].columns),
+            dtype,
+        )
+
 
 @register("mean")
 class MeanWeights(Estimator):
@@ -170,6 +230,16 @@ class MeanWeights(Estimator):
         self, terms: list[Term], seed_generator: random.SeedGenerator
     ) -> Estimate:
         return Estimate(_sum(_mean(term) for term in terms), (None,) * len(terms))
+
+    def hold(
+        self,
+        posteriors: dict[str, Posterior],
+        batch_size: Tensor,
+        dtype: Any,
+        seed_generator: random.SeedGenerator,
+    ) -> Held:
+        means = {name: posterior.mean() for name, posterior in posteriors.items()}
+        return HeldWeights(means, dtype, are_drawn=False)
 
 
 @tf.custom_gradient
@@ -218,14 +288,18 @@ def _mean(term: Term) -> Tensor:
 
 
 def _flipped(term: Term, seed_generator: random.SeedGenerator) -> Tensor:
-    posterior, inputs = term.posterior, term.inputs
-    delta = posterior.sample(seed_generator.next())
-    if not posterior.zero_mean:
-        delta -= posterior.mean()
+    inputs = term.inputs
+    delta = _delta(term.posterior, seed_generator)
     if term.linear_op.input_axes:
         signs = _signs(inputs, term.linear_op.input_axes, seed_generator)
         inputs = inputs * signs
     return term.linear_op(inputs, delta)
+
+
+def _delta(posterior: Posterior, seed_generator: random.SeedGenerator) -> Tensor:
+    """Returns one draw of the noise of a kernel, around its mean."""
+    delta = posterior.sample(seed_generator.next())
+    return delta if posterior.zero_mean else delta - posterior.mean()
 
 
 def _signs(

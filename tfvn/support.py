@@ -50,8 +50,20 @@ ESTIMATORS: dict[str, dict[str, Cell]] = {
     "mean": {ANY: Cell("no noise: the weight-scaling rule")},
 }
 
+# The same for the cells of recurrent layers, where what is drawn is held along the
+# sequence.
+RECURRENT_ESTIMATORS: dict[str, dict[str, Cell]] = {
+    "local": {
+        ANY: refused("output noise that is held along a sequence is no weight sample")
+    },
+    "flipout": {ANY: Cell("signs held along the sequence")},
+    "weights": {ANY: Cell("one sample held along the sequence")},
+    "mean": {ANY: Cell("no noise: the weight-scaling rule")},
+}
+
 # law -> the estimator that a layer uses unless told otherwise
 DEFAULT_ESTIMATORS: dict[str, str] = {"gaussian": "local", ANY: "weights"}
+DEFAULT_RECURRENT_ESTIMATORS: dict[str, str] = {ANY: "weights"}
 
 # prior -> law -> cell. A `tfd.Distribution` that has no row of its own is "any".
 PRIORS: dict[str, dict[str, Cell]] = {
@@ -96,11 +108,20 @@ def lookup(table: dict[str, dict[str, Cell]], row: str, law: str) -> Cell:
 
 
 def require(kind: str, table: dict[str, dict[str, Cell]], row: str, law: str) -> Cell:
-    """Returns a supported cell, or raises the one sentence that says why not."""
+    """Returns a supported cell, or raises the one sentence that says why not.
+
+    Args:
+        kind: What the rows are: `"prior"`, `"estimator"`, `"recurrent estimator"`.
+        table: One of the tables.
+        row: The row that is asked for.
+        law: The law of the posterior.
+    """
+    *_, argument = kind.split()
     if row not in table:
+        name = kind.upper().replace(" ", "_") + "S"
         raise ValueError(
-            f"The {kind} {row!r} has no row in `tfvn.support.{kind.upper()}S`; add one "
-            f"where it is registered. Received: {kind}={row!r}"
+            f"The {kind} {row!r} has no row in `tfvn.support.{name}`; add one "
+            f"where it is registered. Received: {argument}={row!r}"
         )
     cell = lookup(table, row, law)
     if not cell.supported:
@@ -112,14 +133,22 @@ def require(kind: str, table: dict[str, dict[str, Cell]], row: str, law: str) ->
         ]
         raise ValueError(
             f"The {kind} {row!r} does not combine with a {law} posterior, because "
-            f"{cell.how}; expected one of {offered}. Received: {kind}={row!r}"
+            f"{cell.how}; expected one of {offered}. Received: {argument}={row!r}"
         )
     return cell
 
 
-def default_estimator(law: str) -> str:
+def default_estimator(law: str, recurrent: bool = False) -> str:
     """Returns the alias of the estimator that fits `law` best."""
-    return DEFAULT_ESTIMATORS.get(law, DEFAULT_ESTIMATORS[ANY])
+    defaults = DEFAULT_RECURRENT_ESTIMATORS if recurrent else DEFAULT_ESTIMATORS
+    return defaults.get(law, defaults[ANY])
+
+
+def require_estimator(alias: str, law: str, recurrent: bool = False) -> Cell:
+    """Returns the cell of an estimator, as `require` does."""
+    if recurrent:
+        return require("recurrent estimator", RECURRENT_ESTIMATORS, alias, law)
+    return require("estimator", ESTIMATORS, alias, law)
 
 
 def markdown(table: dict[str, dict[str, Cell]], laws: tuple[str, ...]) -> str:

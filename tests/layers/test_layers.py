@@ -100,7 +100,7 @@ CASES = {
     **OPS,
     **{f"{family}{op}": case for op, case in OPS.items() for family in FAMILIES},
 }
-LAYERS = harness.public_layers()
+LAYERS = harness.public_layers(tfvn.layers.StochasticLayer)
 
 # One variant of each family.
 TYPICAL = ["variance/gaussian", "gaussian_dropout/neuron", "mean_field", "k_tied/2"]

@@ -50,10 +50,43 @@ from tfvn.layers.einsum_dense import (
     MeanFieldEinsumDense,
     VarianceEinsumDense,
 )
+from tfvn.layers.gru import (
+    GRU,
+    GaussianDropoutGRU,
+    KTiedGRU,
+    MeanFieldGRU,
+    VarianceGRU,
+)
+from tfvn.layers.gru_cell import (
+    GaussianDropoutGRUCell,
+    GRUCell,
+    KTiedGRUCell,
+    MeanFieldGRUCell,
+    VarianceGRUCell,
+)
 from tfvn.layers.learned_scale import LearnedScale
+from tfvn.layers.lstm import (
+    LSTM,
+    GaussianDropoutLSTM,
+    KTiedLSTM,
+    MeanFieldLSTM,
+    VarianceLSTM,
+)
+from tfvn.layers.lstm_cell import (
+    GaussianDropoutLSTMCell,
+    KTiedLSTMCell,
+    LSTMCell,
+    MeanFieldLSTMCell,
+    VarianceLSTMCell,
+)
 from tfvn.layers.presets import Preset
+from tfvn.layers.random_weights_layer import RandomWeightsLayer
+from tfvn.layers.recurrent_cell import StochasticRNNCell
+from tfvn.layers.recurrent_layer import StochasticRNN
 
 __all__ = [
+    "GRU",
+    "LSTM",
     "Conv1D",
     "Conv2D",
     "Conv2DTranspose",
@@ -61,6 +94,7 @@ __all__ = [
     "Dense",
     "DepthwiseConv2D",
     "EinsumDense",
+    "GRUCell",
     "GaussianDropoutConv1D",
     "GaussianDropoutConv2D",
     "GaussianDropoutConv2DTranspose",
@@ -68,6 +102,10 @@ __all__ = [
     "GaussianDropoutDense",
     "GaussianDropoutDepthwiseConv2D",
     "GaussianDropoutEinsumDense",
+    "GaussianDropoutGRU",
+    "GaussianDropoutGRUCell",
+    "GaussianDropoutLSTM",
+    "GaussianDropoutLSTMCell",
     "KTiedConv1D",
     "KTiedConv2D",
     "KTiedConv2DTranspose",
@@ -75,6 +113,11 @@ __all__ = [
     "KTiedDense",
     "KTiedDepthwiseConv2D",
     "KTiedEinsumDense",
+    "KTiedGRU",
+    "KTiedGRUCell",
+    "KTiedLSTM",
+    "KTiedLSTMCell",
+    "LSTMCell",
     "LearnedScale",
     "MeanFieldConv1D",
     "MeanFieldConv2D",
@@ -83,8 +126,15 @@ __all__ = [
     "MeanFieldDense",
     "MeanFieldDepthwiseConv2D",
     "MeanFieldEinsumDense",
+    "MeanFieldGRU",
+    "MeanFieldGRUCell",
+    "MeanFieldLSTM",
+    "MeanFieldLSTMCell",
     "Preset",
+    "RandomWeightsLayer",
     "StochasticLayer",
+    "StochasticRNN",
+    "StochasticRNNCell",
     "VarianceConv1D",
     "VarianceConv2D",
     "VarianceConv2DTranspose",
@@ -92,4 +142,8 @@ __all__ = [
     "VarianceDense",
     "VarianceDepthwiseConv2D",
     "VarianceEinsumDense",
+    "VarianceGRU",
+    "VarianceGRUCell",
+    "VarianceLSTM",
+    "VarianceLSTMCell",
 ]

@@ -3,8 +3,11 @@
 import inspect
 from typing import Any
 
-from tfvn.layers.base import StochasticLayer
-from tfvn.layers.signatures import ClassSignature
+from tfvn.layers.signatures import (
+    ClassSignature,
+    TakesTwinArguments,
+    with_keywords,
+)
 from tfvn.posteriors import (
     GaussianDropout,
     KTied,
@@ -14,7 +17,7 @@ from tfvn.posteriors import (
 )
 
 
-class Preset(StochasticLayer):
+class Preset(TakesTwinArguments):
     """A layer whose posterior is fixed, and whose arguments are the layer's own.
 
     A preset is a class that inherits from a family below and from a generic layer,
@@ -22,6 +25,7 @@ class Preset(StochasticLayer):
     """
 
     posterior_class: type[Posterior]
+    posterior: Posterior
 
     def __init__(self, *args: Any, **kwargs: Any):
         if "posterior" in kwargs:
@@ -39,12 +43,10 @@ class Preset(StochasticLayer):
         super().__init_subclass__(**kwargs)
         if not hasattr(cls, "posterior_class"):
             return
+        merged = cls.__signature__.parameters.values()
+        rest = inspect.Signature([p for p in merged if p.name != "posterior"])
         own = inspect.signature(cls.posterior_class).parameters.values()
-        merged = cls.__signature__.parameters
-        *rest, kwargs_parameter = [p for p in merged.values() if p.name != "posterior"]
-        keywords = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
-        signature = inspect.Signature([*rest, *keywords, kwargs_parameter])
-        cls.__signature__ = ClassSignature(signature)
+        cls.__signature__ = ClassSignature(with_keywords(rest, own))
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()

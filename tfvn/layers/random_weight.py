@@ -20,13 +20,15 @@ class RandomWeight:
     """A kernel or a bias: its posterior, its prior, and the KL between them.
 
     Args:
+        name: What the weight is called, the stem of its variables' names.
         posterior: An alias or an instance, of which a copy is kept, so that one
             posterior can be given to many layers.
         prior: An alias, a `tfd.Distribution` or `None`.
         kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
     """
 
-    def __init__(self, posterior: Any, prior: Any, kl_method: str):
+    def __init__(self, name: str, posterior: Any, prior: Any, kl_method: str):
+        self.name = name
         self.posterior: Posterior = posteriors.get(posterior).clone()
         self.prior = priors.resolve(prior, self.posterior)
         self.is_estimated = self._choose(kl_method) == "monte_carlo"
@@ -40,7 +42,6 @@ class RandomWeight:
         self,
         add_weight: Callable[..., keras.Variable],
         spec: KernelSpec,
-        name: str,
         prior_spec: KernelSpec | None = None,
         **options: Any,
     ) -> None:
@@ -49,7 +50,6 @@ class RandomWeight:
         Args:
             add_weight: The layer's `add_weight`.
             spec: Geometry of the weight.
-            name: What the weight is called.
             prior_spec: Geometry that an alias of a prior is made for, if another.
             **options: `initializer`, `regularizer` and `constraint` of the variable
                 that stands for the weight.
@@ -62,7 +62,7 @@ class RandomWeight:
             # logarithms of small scales do not survive a cast to half precision.
             return add_weight(autocast=False, **kwargs)
 
-        self.posterior.build(add_exact_weight, spec, name=name, **options)
+        self.posterior.build(add_exact_weight, spec, name=self.name, **options)
         for group, variables in self.posterior.variable_groups.items():
             for variable in variables:
                 # For optimizers, which are given variables and no layers.

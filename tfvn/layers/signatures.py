@@ -1,7 +1,10 @@
 """What arguments a layer takes: its own and those of its Keras twin."""
 
 import inspect
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import keras
 
 # Arguments of the Keras twins that have no meaning for a random kernel.
 NOT_TAKEN = (
@@ -28,6 +31,46 @@ class ClassSignature:
         return self._signature
 
 
+class TakesTwinArguments(keras.Layer):
+    """A layer whose constructor takes the arguments of its Keras twin and its own.
+
+    The twin is the first Keras class that it inherits from.
+    """
+
+    # The stem of the twin's arguments for the kernel: its initializer, regularizer
+    # and constraint.
+    kernel_argument = "kernel"
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        # `help()` and notebooks then show the Keras twin's arguments and ours.
+        cls.__signature__ = ClassSignature(merged_signature(cls))
+
+    @classmethod
+    def kernel_arguments(cls) -> tuple[str, ...]:
+        """Returns the stems of the twin's arguments for all random kernels."""
+        return (cls.kernel_argument,)
+
+    @classmethod
+    def given_by_position(cls, args: tuple) -> dict[str, Any]:
+        """Returns the arguments of the Keras twin that `args` are, by name."""
+        signature = inspect.signature(_twin_constructor(cls))
+        _, *own = signature.parameters.values()
+        return signature.replace(parameters=own).bind_partial(*args).arguments
+
+    @classmethod
+    def without_twin_initializers(
+        cls, args: tuple, kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Returns `kwargs` with `None` for initializers of kernels that are not given.
+
+        The twin's default suits a kernel; a posterior knows what suits it.
+        """
+        given = cls.given_by_position(args)
+        defaults = {name: None for name in _initializers(cls) if name not in given}
+        return {**defaults, **kwargs}
+
+
 def merged_signature(cls: Any) -> inspect.Signature:
     """Returns the arguments that `cls` takes, those of its Keras twin included.
 
@@ -36,21 +79,50 @@ def merged_signature(cls: Any) -> inspect.Signature:
     """
     positional: dict[str, inspect.Parameter] = {}
     keywords: dict[str, inspect.Parameter] = {}
-    for base in cls.__mro__:
-        if "__init__" not in vars(base):
-            continue
-        own = inspect.signature(vars(base)["__init__"]).parameters.values()
-        for parameter in own:
+    for constructor in _constructors(cls):
+        for parameter in inspect.signature(constructor).parameters.values():
             if parameter.name in ("self", *NOT_TAKEN):
                 continue
             if parameter.kind is parameter.KEYWORD_ONLY:
                 keywords.setdefault(parameter.name, parameter)
             elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
                 positional.setdefault(parameter.name, parameter)
-        if all(parameter.kind is not parameter.VAR_POSITIONAL for parameter in own):
-            break
-    name = f"{cls.kernel_argument}_initializer"
-    if name in positional:
-        positional[name] = positional[name].replace(default=None)
+    for name in _initializers(cls):
+        if name in positional:
+            positional[name] = positional[name].replace(default=None)
+    return with_keywords(inspect.Signature([*positional.values()]), keywords.values())
+
+
+def with_keywords(
+    signature: inspect.Signature, keywords: Iterable[inspect.Parameter]
+) -> inspect.Signature:
+    """Returns a signature with further keywords, but for those that it has, and more."""
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    further = [
+        p.replace(kind=p.KEYWORD_ONLY)
+        for p in keywords
+        if p.name not in signature.parameters
+    ]
     rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
-    return inspect.Signature([*positional.values(), *keywords.values(), rest])
+    return inspect.Signature([*own, *further, rest])
+
+
+def _initializers(cls: Any) -> list[str]:
+    return [f"{stem}_initializer" for stem in cls.kernel_arguments()]
+
+
+def _constructors(cls: type) -> Iterator[Any]:
+    """Yields the constructors of `cls` that get its arguments, the twin's last."""
+    for base in cls.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        constructor = vars(base)["__init__"]
+        yield constructor
+        own = inspect.signature(constructor).parameters.values()
+        if all(parameter.kind is not parameter.VAR_POSITIONAL for parameter in own):
+            return
+
+
+def _twin_constructor(cls: type) -> Any:
+    *_, constructor = _constructors(cls)
+    return constructor

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.layers.base import StochasticLayer
+from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.training.groups import stochastic_layers
 
 Tensor = Any
@@ -62,7 +62,7 @@ class GradientSNR(keras.callbacks.Callback):
 
     def __init__(
         self,
-        layer: StochasticLayer | str,
+        layer: RandomWeightsLayer | str,
         window: int = 10,
         data: Any = None,
         batch_size: int = 32,
@@ -220,7 +220,7 @@ def preserved_state(model: keras.Model) -> Iterator[None]:
             variable.assign(value)
 
 
-def _find(model: keras.Model, layer: StochasticLayer | str) -> StochasticLayer:
+def _find(model: keras.Model, layer: RandomWeightsLayer | str) -> RandomWeightsLayer:
     layers = stochastic_layers(model)
     for candidate in layers:
         if candidate is layer or candidate.name == layer:
@@ -232,7 +232,7 @@ def _find(model: keras.Model, layer: StochasticLayer | str) -> StochasticLayer:
     )
 
 
-def _scales(layer: StochasticLayer) -> list[keras.Variable]:
+def _scales(layer: RandomWeightsLayer) -> list[keras.Variable]:
     scales = [v for v in layer.variable_groups["scale"] if v.trainable]
     if not scales:
         raise ValueError(

@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfvn import estimators, random
+from tfvn.held_weights import HeldWeights
+from tfvn.posteriors import Posterior
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
 from tfvn.training.callbacks.gradient_snr import preserved_state
 from tfvn.training.groups import stochastic_layers
@@ -159,6 +161,19 @@ class _OnlyVariance(estimators.LocalReparameterization):
         self, terms: list[estimators.Term], seed_generator: random.SeedGenerator
     ) -> estimators.Estimate:
         return super().__call__([_without_mean(t) for t in terms], seed_generator)
+
+    def hold(
+        self,
+        posteriors: dict[str, Posterior],
+        batch_size: Tensor,
+        dtype: Any,
+        seed_generator: random.SeedGenerator,
+    ) -> estimators.Held:
+        drawn = {
+            name: posterior.sample(seed_generator.next()) - posterior.mean()
+            for name, posterior in posteriors.items()
+        }
+        return HeldWeights(drawn, dtype)
 
 
 def _without_mean(term: estimators.Term) -> estimators.Term:

@@ -1,0 +1,227 @@
+"""LSTM layers with random kernels."""
+
+import keras
+
+from tfvn.layers.lstm_cell import LSTMCell
+from tfvn.layers.presets import (
+    GaussianDropoutPreset,
+    KTiedPreset,
+    MeanFieldPreset,
+    VariancePreset,
+)
+from tfvn.layers.recurrent_layer import StochasticRNN
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class LSTM(StochasticRNN, keras.layers.LSTM):
+    """A `keras.layers.LSTM` whose kernels are distributions.
+
+    The kernel and the recurrent kernel are drawn once for a batch of sequences and held
+    along them, in training and at inference; see `tfvn.layers.LSTMCell`. The layer's
+    random weights, their KL and its weight are those of `layer.cell`.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        posterior: What is learned about the kernels: `"mean_field"`, `"k_tied"`,
+            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`, of
+            which each kernel gets a copy.
+        prior: What the posteriors are measured against: `"normal"`, `"log_uniform"`,
+            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
+            `tfd.Distribution` that broadcasts to both kernels, or `None` for no KL.
+            `"auto"` is the posterior's own default.
+        estimator: How noise reaches the output: `"weights"` (the default), `"flipout"`
+            or `"mean"`.
+        kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        bias_posterior: `None` for a plain bias, or `"mean_field"`.
+        bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
+        seed: Integer seed of the noise, that of the dropout included.
+        **kwargs: Every other argument of `keras.layers.LSTM`. Unless given,
+            `recurrent_initializer` is orthogonal, and in a variance layer the
+            posterior's own.
+
+    Call arguments:
+        As `keras.layers.LSTM`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.LSTM`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.layers.LSTM(3, posterior="mean_field", kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 3])
+    >>> layer.posterior_distribution("recurrent_kernel").batch_shape
+    TensorShape([3, 12])
+
+    Reference:
+
+    - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
+    """
+
+    cell_class = LSTMCell
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class VarianceLSTM(VariancePreset, LSTM):
+    """An LSTM layer whose weights have mean zero and learned variances.
+
+    All that the kernels know is in their variances. Averaging predictions over several
+    calls makes them good; replacing the weights by their means makes them a random guess.
+    With the default prior the KL is constant, so the layer adds nothing to the loss.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        **kwargs: Every other argument of `tfvn.layers.LSTM` and of
+            `keras.layers.LSTM`; `kernel_initializer` and `recurrent_initializer`
+            give the initial scales.
+
+    Call arguments:
+        As `keras.layers.LSTM`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.LSTM`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.VarianceLSTM(3, return_sequences=True)
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 5, 3])
+
+    Reference:
+
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 3
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class GaussianDropoutLSTM(GaussianDropoutPreset, LSTM):
+    """An LSTM layer whose weights carry learned Gaussian noise.
+
+    A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
+    each, or several.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
+        parameterization: `"multiplicative"` or `"additive"`.
+        initial_log_alpha: Where log alpha starts.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.LSTM` and of
+            `keras.layers.LSTM`; `kernel_initializer` and `recurrent_initializer`
+            give the initial means.
+
+    Call arguments:
+        As `keras.layers.LSTM`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.LSTM`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.GaussianDropoutLSTM(3, return_sequences=True, kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 5, 3])
+
+    Reference:
+
+    - [Kingma et al., 2015](https://arxiv.org/abs/1506.02557), section 3
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class MeanFieldLSTM(MeanFieldPreset, LSTM):
+    """An LSTM layer whose weights are independent Normals.
+
+    The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
+    kernel and for the recurrent kernel.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        scale_initializer: Initial standard deviations: a positive number or a Keras
+            initializer.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.LSTM` and of
+            `keras.layers.LSTM`; `kernel_initializer` and `recurrent_initializer`
+            give the initial means.
+
+    Call arguments:
+        As `keras.layers.LSTM`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.LSTM`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.MeanFieldLSTM(3, return_sequences=True, kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 5, 3])
+
+    Reference:
+
+    - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424)
+    - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798)
+    """
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class KTiedLSTM(KTiedPreset, LSTM):
+    """An LSTM layer whose weights are Normals with scales of low rank.
+
+    The standard deviations of each kernel, a matrix with a column for each unit of each
+    gate, have low rank: the layer has few more parameters than a deterministic one.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        rank: Rank of the standard deviations; `None` is 2, or less for a small kernel.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        **kwargs: Every other argument of `tfvn.layers.LSTM` and of
+            `keras.layers.LSTM`; `kernel_initializer` and `recurrent_initializer`
+            give the initial means.
+
+    Call arguments:
+        As `keras.layers.LSTM`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.LSTM`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.KTiedLSTM(3, return_sequences=True, kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 5, 3])
+
+    Reference:
+
+    - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655)
+    """

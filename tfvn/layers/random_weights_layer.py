@@ -1,0 +1,353 @@
+"""What every layer with random weights shares: the weights, their KL, the config."""
+
+import math
+import warnings
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfvn import estimators, posteriors, priors, random, support
+from tfvn.kernel import KernelSpec
+from tfvn.layers.random_weight import RandomWeight
+from tfvn.layers.signatures import NOT_TAKEN, TakesTwinArguments
+from tfvn.posteriors import Posterior
+
+Tensor = Any
+
+_KL_WEIGHT_ADVICE = (
+    "A stochastic layer without a `kl_weight` adds its whole KL to the loss of every "
+    "batch, as if each batch were all the data; use a `tfvn.Model`, which finds the "
+    "right weight, or, with a loss that is a mean over examples, pass "
+    "`kl_weight=1 / number_of_training_examples` to the layer."
+)
+
+
+class RandomWeightsLayer(TakesTwinArguments):
+    """A Keras layer some of whose weights are distributions.
+
+    It owns the posteriors, the priors and the estimator, adds the KL to the loss, and
+    writes the config. How the weights are used is up to its two subclasses:
+    `StochasticLayer` for feed-forward layers and `StochasticRNNCell` for cells.
+
+    The layer draws noise in training and at inference alike. Its KL is added to the
+    loss once per forward pass, however often the layer is called in it.
+
+    Args:
+        *args: Arguments of the Keras twin.
+        posterior: What is learned about the kernel: an alias or an instance of
+            `tfvn.posteriors`.
+        prior: What the posterior is measured against: an alias (`"normal"`,
+            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
+            `"spike_and_slab"`), a `tfd.Distribution` that broadcasts to the
+            kernel, or `None` for no KL. `"auto"` is the posterior's own default.
+        estimator: How noise reaches the output: `"local"`, `"flipout"`, `"weights"`
+            or `"mean"`. `None` is the default for the posterior.
+        kl_method: `"analytic"`, `"monte_carlo"` (one sample; the one of the forward
+            pass where the estimator draws kernels), or `"auto"`, which is analytic
+            wherever there is a closed form.
+        kl_weight: Factor of the KL in the loss. `None` acts as 1, with a warning.
+        bias_posterior: Posterior of the bias, `None` for a plain one, or
+            `"mean_field"`.
+        bias_prior: Prior of the bias. `"auto"` is the kernel's prior.
+        seed: Integer seed of the noise. `None` is a seed that
+            `keras.utils.set_random_seed` determines.
+        **kwargs: Further arguments of the Keras twin. Its `kernel_initializer`,
+            `kernel_regularizer` and `kernel_constraint` act on the variable that
+            stands where the kernel would: the means or, in a variance layer, the
+            scales.
+    """
+
+    # The random kernels, the first of which `posterior` is about. All have a posterior
+    # of the same kind, and one each.
+    kernels: tuple[str, ...] = ("kernel",)
+
+    # Which of the tables of estimators applies.
+    is_recurrent = False
+
+    seed_generator: Any
+
+    def __init__(
+        self,
+        *args: Any,
+        posterior: Any = "mean_field",
+        prior: Any = "auto",
+        estimator: Any = None,
+        kl_method: str = "auto",
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = "auto",
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        for name in NOT_TAKEN:
+            value = kwargs.pop(name, None)
+            if value is not None:
+                raise ValueError(
+                    f"`{type(self).__name__}` has no kernel to adapt or quantize and "
+                    f"does not take `{name}`. Received: {name}={value!r}"
+                )
+        super().__init__(*args, **self.without_twin_initializers(args, kwargs))
+        if getattr(self, "quantization_mode", None) is not None:
+            raise ValueError(
+                f"`{type(self).__name__}` has no kernel to quantize. "
+                f"Received: dtype={self.dtype_policy.name!r}"
+            )
+        self.prior = priors.get(prior)
+        self.kl_method = kl_method
+        self._random_weights = [
+            RandomWeight(name, posterior, self.prior, kl_method)
+            for name in self.kernels
+        ]
+        self.posterior: Posterior = self._random_weights[0].posterior
+        self.estimator = self._choose_estimator(estimator)
+        self.bias_prior = priors.get(bias_prior)
+        self.bias_posterior = None
+        if bias_posterior is not None and not self.has_bias:
+            raise ValueError(
+                "A layer without a bias has no posterior of one; expected "
+                f"`bias_posterior=None`. Received: bias_posterior={bias_posterior!r}"
+            )
+        if bias_posterior is not None:
+            same = isinstance(self.bias_prior, str) and self.bias_prior == priors.AUTO
+            prior = self._random_weights[0].prior if same else self.bias_prior
+            random_bias = RandomWeight("bias", bias_posterior, prior, kl_method)
+            self.bias_posterior = random_bias.posterior
+            self._random_weights.append(random_bias)
+        self.seed = seed
+        if hasattr(self, "seed_generator"):
+            # That of a twin with dropout, which would be saved and counted beside ours.
+            self._tracker.untrack(self.seed_generator)
+        self.seed_generator = random.SeedGenerator(seed)
+        self._kl_weight_argument = _check_kl_weight(kl_weight)
+        self.kl_weight = self.add_weight(
+            name="kl_weight",
+            shape=(),
+            initializer=keras.initializers.Constant(
+                1.0 if kl_weight is None else kl_weight
+            ),
+            dtype="float32",
+            trainable=False,
+            autocast=False,
+        )
+        # Set by a `tfvn.Model`, which divides the KL by the number of examples itself.
+        self.kl_weight_is_supplied = False
+        self.kl_gradient = "total"
+        self._kl_added: weakref.ref | None = None
+        self._advised = False
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether the layer adds a bias."""
+        return self.use_bias
+
+    def kl_divergence(self) -> Tensor:
+        """Returns KL(posterior || prior), summed over all weights, in nats.
+
+        It is not multiplied by `kl_weight`. Where there is no closed form this is
+        an estimate from one fresh sample.
+        """
+        self._check_built("`kl_divergence()`")
+        readings = self._read()
+        return self._kl(readings, [None] * len(readings))
+
+    @property
+    def has_kl(self) -> bool:
+        """Whether the layer adds a KL to the loss."""
+        return not all(weight.has_constant_kl for weight in self._random_weights)
+
+    @property
+    def shares_kl_sample(self) -> bool:
+        """Whether a KL is estimated from the weights that the forward pass draws."""
+        return self.estimator.draws_weights and any(
+            weight.is_estimated for weight in self._random_weights
+        )
+
+    def added_kl(self) -> Tensor | None:
+        """Returns the loss that the layer added in this forward pass, or `None`.
+
+        It is the KL times `kl_weight`, one of `losses`.
+        """
+        added = self._kl_added and self._kl_added()
+        # Keras clears the losses when the outermost layer is called.
+        is_current = any(loss is added for loss in self._get_own_losses())
+        return added if is_current else None
+
+    def posterior_distribution(
+        self, weight: str = "kernel"
+    ) -> tfp.distributions.Distribution:
+        """Returns the distribution of the kernel, a batch of scalar weights.
+
+        Args:
+            weight: Which of the random weights, if another: `"bias"` or, in a cell,
+                `"recurrent_kernel"`.
+        """
+        self._check_built("`posterior_distribution()`")
+        named = {part.name: part.posterior for part in self._random_weights}
+        if weight not in named:
+            raise ValueError(
+                f"Argument `weight` must name a random weight, one of {list(named)}. "
+                f"Received: weight={weight!r}"
+            )
+        return named[weight].distribution()
+
+    @property
+    def variable_groups(self) -> dict[str, list[keras.Variable]]:
+        """The variables by what they mean: mean, scale, or default."""
+        self._check_built("`variable_groups`")
+        groups: dict[str, list[keras.Variable]] = {"mean": [], "scale": []}
+        for weight in self._random_weights:
+            for name, variables in weight.posterior.variable_groups.items():
+                groups.setdefault(name, []).extend(variables)
+        grouped = {id(v) for variables in groups.values() for v in variables}
+        plain = [v for v in self._trainable_variables if id(v) not in grouped]
+        return {**groups, "default": plain}
+
+    def enable_lora(self, *args: Any, **kwargs: Any) -> None:
+        """Not offered: a random kernel has no low-rank adapter."""
+        raise ValueError(
+            f"`{type(self).__name__}` has no kernel to adapt and does not support "
+            "LoRA; adapt a deterministic layer instead."
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        twin = super().get_config()
+        kept = {key: value for key, value in twin.items() if key not in NOT_TAKEN}
+        return {**kept, **self.get_random_config()}
+
+    def get_random_config(self) -> dict[str, Any]:
+        """Returns the part of the config that the Keras twin does not have."""
+        bias = self.bias_posterior
+        return {
+            "posterior": posteriors.serialize(self.posterior),
+            "prior": priors.to_config(self.prior),
+            "estimator": estimators.serialize(self.estimator),
+            "kl_method": self.kl_method,
+            "kl_weight": self._kl_weight_now(),
+            "bias_posterior": None if bias is None else posteriors.serialize(bias),
+            "bias_prior": priors.to_config(self.bias_prior),
+            "seed": self.seed,
+        }
+
+    # Keras's Dense and convolutions save a kernel that may be quantized.
+
+    def save_own_variables(self, store: Any) -> None:
+        for index, variable in enumerate(self._saved_variables()):
+            store[str(index)] = keras.ops.convert_to_numpy(variable)
+
+    def load_own_variables(self, store: Any) -> None:
+        variables = self._saved_variables()
+        if len(store.keys()) != len(variables):
+            raise ValueError(
+                f"Layer `{self.name}` has {len(variables)} variables to load. "
+                f"Received: {len(store.keys())} saved ones"
+            )
+        for index, variable in enumerate(variables):
+            variable.assign(store[str(index)])
+
+    def _saved_variables(self) -> list[keras.Variable]:
+        # How much the KL counts belongs to the config, and not to what was learned.
+        return [
+            variable
+            for variable in self._trainable_variables + self._non_trainable_variables
+            if variable is not self.kl_weight
+        ]
+
+    def _kl_weight_now(self) -> float | None:
+        # The argument, unless the variable has been assigned to since.
+        argument = self._kl_weight_argument
+        now = float(keras.ops.convert_to_numpy(self.kl_weight))
+        is_argument = now == np.float32(1.0 if argument is None else argument)
+        return argument if is_argument else now
+
+    def _check_built(self, what: str) -> None:
+        if not self.built:
+            raise ValueError(
+                f"A layer has {what} only once it has variables; call the layer on data "
+                f"or call its `build` first. Received: layer={self.name!r}, not built"
+            )
+
+    def _options(self, prefix: str) -> dict[str, Any]:
+        names = ("initializer", "regularizer", "constraint")
+        return {name: getattr(self, f"{prefix}_{name}") for name in names}
+
+    def _choose_estimator(self, estimator: Any) -> estimators.Estimator:
+        law = self.posterior.law
+        if estimator is None:
+            estimator = support.default_estimator(law, self.is_recurrent)
+        chosen = estimators.get(estimator)
+        support.require_estimator(chosen.alias, law, self.is_recurrent)
+        return chosen
+
+    def _build_bias(
+        self, shape: tuple[int, ...], kernel_spec: KernelSpec, **options: Any
+    ) -> keras.Variable | None:
+        """Creates what a bias is made of, and returns the variable of a plain one."""
+        options = {**self._options("bias"), **options}
+        if self.bias_posterior is not None:
+            # A bias has an input of its own, the constant 1; an alias still means the
+            # kernel's prior, fan-in included.
+            self._random_weights[-1].build(
+                self.add_weight,
+                KernelSpec(shape, output_axes=tuple(range(len(shape)))),
+                prior_spec=kernel_spec,
+                **options,
+            )
+            return None
+        if not self.has_bias:
+            return None
+        return self.add_weight(name="bias", shape=shape, **options)
+
+    def _read(self) -> list[Posterior]:
+        return [weight.posterior.read() for weight in self._random_weights]
+
+    def _kl(self, readings: list[Posterior], drawn: Sequence[Tensor | None]) -> Tensor:
+        weights = zip(self._random_weights, readings, drawn, strict=True)
+        return tf.add_n(
+            [
+                weight.kl_divergence(
+                    reading,
+                    sample,
+                    self.seed_generator.next,
+                    only_path=self.kl_gradient == "path",
+                )
+                for weight, reading, sample in weights
+            ]
+        )
+
+    def _add_kl(
+        self,
+        readings: list[Posterior],
+        drawn: Sequence[Tensor | None],
+        training: bool | None,
+    ) -> None:
+        # A layer that is called twice in a forward pass has one KL.
+        if not self.has_kl or self.added_kl() is not None:
+            return
+        needs_advice = self._kl_weight_argument is None and not (
+            self.kl_weight_is_supplied or self._advised
+        )
+        if training and needs_advice:
+            self._advised = True
+            warnings.warn(
+                _KL_WEIGHT_ADVICE + f" Received: layer={self.name!r}", stacklevel=2
+            )
+        loss = self.kl_weight.value * self._kl(readings, drawn)
+        self.add_loss(loss)
+        self._kl_added = weakref.ref(loss)
+
+
+def _check_kl_weight(kl_weight: Any) -> float | None:
+    if kl_weight is None:
+        return None
+    is_number = isinstance(kl_weight, int | float | np.number)
+    if not is_number or not 0 <= kl_weight < math.inf:
+        raise ValueError(
+            "Argument `kl_weight` must be `None` or a finite number that is not negative. "
+            f"Received: kl_weight={kl_weight!r}"
+        )
+    return float(kl_weight)

@@ -1,0 +1,105 @@
+"""What recurrent layers with random kernels share."""
+
+from typing import Any
+
+import tensorflow_probability as tfp
+
+from tfvn.layers.recurrent_cell import StochasticRNNCell
+from tfvn.layers.signatures import (
+    ClassSignature,
+    TakesTwinArguments,
+    with_keywords,
+)
+
+Tensor = Any
+
+
+class OfCell:
+    """An attribute of a recurrent layer that is its cell's."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, layer: Any, owner: type | None = None) -> Any:
+        return self if layer is None else getattr(layer.cell, self._name)
+
+
+class StochasticRNN(TakesTwinArguments):
+    """Turns a Keras layer with a cell into one whose cell has random kernels.
+
+    A subclass inherits from this class and from its Keras twin, and names its
+    `cell_class`. The layer takes the arguments of both.
+    """
+
+    cell_class: type[StochasticRNNCell]
+    cell: Any
+
+    posterior = OfCell()
+    recurrent_posterior = OfCell()
+    prior = OfCell()
+    estimator = OfCell()
+    kl_method = OfCell()
+    kl_weight = OfCell()
+    has_bias = OfCell()
+    bias_posterior = OfCell()
+    bias_prior = OfCell()
+    seed = OfCell()
+    variable_groups = OfCell()
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        own = {name: kwargs.pop(name) for name in self._own() if name in kwargs}
+        super().__init__(*args, **self.without_twin_initializers(args, kwargs))
+        # The twin has checked its arguments and made a plain cell of them. Ours takes
+        # its place.
+        plain = self.cell
+        self._tracker.untrack(plain)
+        arguments = {
+            name: getattr(plain, name)
+            for name in self.cell_class.__signature__.parameters
+            if hasattr(plain, name) and name not in own
+        }
+        self.cell = self.cell_class(
+            **arguments,
+            **own,
+            dtype=plain.dtype_policy,
+            trainable=plain.trainable,
+            name=plain.name,
+            implementation=plain.implementation,
+        )
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if hasattr(cls, "cell_class"):
+            own = cls._own().values()
+            cls.__signature__ = ClassSignature(with_keywords(cls.__signature__, own))
+
+    @classmethod
+    def _own(cls) -> dict[str, Any]:
+        """Returns the parameters of the cell that its Keras twin does not take."""
+        parameters = cls.cell_class.__signature__.parameters.values()
+        return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+    @classmethod
+    def kernel_arguments(cls) -> tuple[str, ...]:
+        return StochasticRNNCell.kernel_arguments()
+
+    def kl_divergence(self) -> Tensor:
+        """Returns KL(posterior || prior), summed over all weights, in nats."""
+        return self.cell.kl_divergence()
+
+    def posterior_distribution(
+        self, weight: str = "kernel"
+    ) -> tfp.distributions.Distribution:
+        """Returns the distribution of the kernel, a batch of scalar weights.
+
+        Args:
+            weight: `"kernel"`, `"recurrent_kernel"` or, if it is random, `"bias"`.
+        """
+        return self.cell.posterior_distribution(weight)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            **self.cell.get_random_config(),
+            "use_cudnn": self.use_cudnn,
+        }

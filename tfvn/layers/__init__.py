@@ -1,4 +1,4 @@
-"""Layers with a random kernel: the generic ones, and presets of them by name."""
+"""Layers with a random kernel, generic ones and presets by name, and with noise."""
 
 from tfvn.layers.base import StochasticLayer
 from tfvn.layers.conv1d import (
@@ -51,6 +51,14 @@ from tfvn.layers.einsum_dense import (
     VarianceEinsumDense,
 )
 from tfvn.layers.learned_scale import LearnedScale
+from tfvn.layers.noise import (
+    MultiplicativeNoise,
+    NoisyConv2D,
+    NoisyDense,
+    NoisyLSTM,
+    NoisyLSTMCell,
+    NoisyResidual,
+)
 from tfvn.layers.presets import Preset
 
 __all__ = [
@@ -83,6 +91,12 @@ __all__ = [
     "MeanFieldDense",
     "MeanFieldDepthwiseConv2D",
     "MeanFieldEinsumDense",
+    "MultiplicativeNoise",
+    "NoisyConv2D",
+    "NoisyDense",
+    "NoisyLSTM",
+    "NoisyLSTMCell",
+    "NoisyResidual",
     "Preset",
     "StochasticLayer",
     "VarianceConv1D",

@@ -1,14 +1,10 @@
 """What every layer with a random kernel shares."""
 
 import inspect
-import math
-import warnings
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -21,19 +17,13 @@ from tfvn.layers.signatures import (
     ClassSignature,
     merged_signature,
 )
+from tfvn.layers.weighted_kl import WeightedKL
 from tfvn.posteriors import Posterior
 
 Tensor = Any
 
-_KL_WEIGHT_ADVICE = (
-    "A stochastic layer without a `kl_weight` adds its whole KL to the loss of every "
-    "batch, as if each batch were all the data; use a `tfvn.Model`, which finds the "
-    "right weight, or, with a loss that is a mean over examples, pass "
-    "`kl_weight=1 / number_of_training_examples` to the layer."
-)
 
-
-class StochasticLayer(keras.Layer):
+class StochasticLayer(WeightedKL):
     """Turns a Keras layer with a kernel into one whose kernel is a distribution.
 
     A subclass inherits from this class and from its Keras twin, and says what its
@@ -136,23 +126,10 @@ class StochasticLayer(keras.Layer):
             self._random_weights.append(self._random_bias)
         self.seed = seed
         self.seed_generator = random.SeedGenerator(seed)
-        self._kl_weight_argument = _check_kl_weight(kl_weight)
-        self.kl_weight = self.add_weight(
-            name="kl_weight",
-            shape=(),
-            initializer=keras.initializers.Constant(
-                1.0 if kl_weight is None else kl_weight
-            ),
-            dtype="float32",
-            trainable=False,
-            autocast=False,
-        )
+        self.add_kl_weight(kl_weight)
         self.bias: keras.Variable | None = None
-        # Set by a `tfvn.Model`, which divides the KL by the number of examples itself.
-        self.kl_weight_is_supplied = False
+        # Set by a `tfvn.Model`, from what it was compiled with.
         self.kl_gradient = "total"
-        self._kl_added: weakref.ref | None = None
-        self._advised = False
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -237,7 +214,7 @@ class StochasticLayer(keras.Layer):
             one = tf.ones((), inputs.dtype)
             terms.append(Term(op, readings[1], one))
         outputs, drawn, noise = self.estimator(terms, self.seed_generator)
-        self._add_kl(readings, drawn, training)
+        self.add_kl(lambda: self._kl(readings, drawn), training)
         if self.bias is not None:
             outputs = estimators.add(outputs, self.expand_bias(self.bias))
         if noise is not None:
@@ -262,21 +239,16 @@ class StochasticLayer(keras.Layer):
         return not all(weight.has_constant_kl for weight in self._random_weights)
 
     @property
+    def noise_per_example(self) -> bool:
+        """Whether the examples of a batch get independent noise."""
+        return self.estimator.noise_per_example
+
+    @property
     def shares_kl_sample(self) -> bool:
         """Whether a KL is estimated from the weights that the forward pass draws."""
         return self.estimator.draws_weights and any(
             weight.is_estimated for weight in self._random_weights
         )
-
-    def added_kl(self) -> Tensor | None:
-        """Returns the loss that the layer added in this forward pass, or `None`.
-
-        It is the KL times `kl_weight`, one of `losses`.
-        """
-        added = self._kl_added and self._kl_added()
-        # Keras clears the losses when the outermost layer is called.
-        is_current = any(loss is added for loss in self._get_own_losses())
-        return added if is_current else None
 
     def posterior_distribution(self) -> tfp.distributions.Distribution:
         """Returns the distribution of the kernel, a batch of scalar weights."""
@@ -320,7 +292,7 @@ class StochasticLayer(keras.Layer):
             "prior": priors.to_config(self.prior),
             "estimator": estimators.serialize(self.estimator),
             "kl_method": self.kl_method,
-            "kl_weight": self._kl_weight_now(),
+            "kl_weight": self.kl_weight_now(),
             "bias_posterior": None if bias is None else posteriors.serialize(bias),
             "bias_prior": priors.to_config(self.bias_prior),
             "seed": self.seed,
@@ -349,13 +321,6 @@ class StochasticLayer(keras.Layer):
             for variable in self._trainable_variables + self._non_trainable_variables
             if variable is not self.kl_weight
         ]
-
-    def _kl_weight_now(self) -> float | None:
-        # The argument, unless the variable has been assigned to since.
-        argument = self._kl_weight_argument
-        now = float(keras.ops.convert_to_numpy(self.kl_weight))
-        is_argument = now == np.float32(1.0 if argument is None else argument)
-        return argument if is_argument else now
 
     def _given_by_position(self, args: tuple) -> dict[str, Any]:
         """Returns the arguments of the Keras twin that `args` are, by name."""
@@ -398,36 +363,3 @@ class StochasticLayer(keras.Layer):
                 for weight, reading, sample in weights
             ]
         )
-
-    def _add_kl(
-        self,
-        readings: list[Posterior],
-        drawn: Sequence[Tensor | None],
-        training: bool | None,
-    ) -> None:
-        # A layer that is called twice in a forward pass has one KL.
-        if not self.has_kl or self.added_kl() is not None:
-            return
-        needs_advice = self._kl_weight_argument is None and not (
-            self.kl_weight_is_supplied or self._advised
-        )
-        if training and needs_advice:
-            self._advised = True
-            warnings.warn(
-                _KL_WEIGHT_ADVICE + f" Received: layer={self.name!r}", stacklevel=2
-            )
-        loss = self.kl_weight.value * self._kl(readings, drawn)
-        self.add_loss(loss)
-        self._kl_added = weakref.ref(loss)
-
-
-def _check_kl_weight(kl_weight: Any) -> float | None:
-    if kl_weight is None:
-        return None
-    is_number = isinstance(kl_weight, int | float | np.number)
-    if not is_number or not 0 <= kl_weight < math.inf:
-        raise ValueError(
-            "Argument `kl_weight` must be `None` or a finite number that is not negative. "
-            f"Received: kl_weight={kl_weight!r}"
-        )
-    return float(kl_weight)

@@ -49,8 +49,9 @@ def merged_signature(cls: Any) -> inspect.Signature:
                 positional.setdefault(parameter.name, parameter)
         if all(parameter.kind is not parameter.VAR_POSITIONAL for parameter in own):
             break
-    name = f"{cls.kernel_argument}_initializer"
+    name = f"{getattr(cls, 'kernel_argument', None)}_initializer"
     if name in positional:
         positional[name] = positional[name].replace(default=None)
+    ours = [p for name, p in keywords.items() if name not in positional]
     rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
-    return inspect.Signature([*positional.values(), *keywords.values(), rest])
+    return inspect.Signature([*positional.values(), *ours, rest])

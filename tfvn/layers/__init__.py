@@ -1,4 +1,4 @@
-"""Layers with a random kernel: the generic ones, and presets of them by name."""
+"""Layers with a random kernel, generic ones and presets by name, and with noise."""
 
 from tfvn.layers.base import StochasticLayer
 from tfvn.layers.conv1d import (
@@ -79,6 +79,14 @@ from tfvn.layers.lstm_cell import (
     MeanFieldLSTMCell,
     VarianceLSTMCell,
 )
+from tfvn.layers.noise import (
+    MultiplicativeNoise,
+    NoisyConv2D,
+    NoisyDense,
+    NoisyLSTM,
+    NoisyLSTMCell,
+    NoisyResidual,
+)
 from tfvn.layers.presets import Preset
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.layers.recurrent_cell import StochasticRNNCell
@@ -130,6 +138,12 @@ __all__ = [
     "MeanFieldGRUCell",
     "MeanFieldLSTM",
     "MeanFieldLSTMCell",
+    "MultiplicativeNoise",
+    "NoisyConv2D",
+    "NoisyDense",
+    "NoisyLSTM",
+    "NoisyLSTMCell",
+    "NoisyResidual",
     "Preset",
     "RandomWeightsLayer",
     "StochasticLayer",

@@ -1,13 +1,9 @@
 """What every layer with random weights shares: the weights, their KL, the config."""
 
-import math
-import warnings
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -15,19 +11,13 @@ from tfvn import estimators, posteriors, priors, random, support
 from tfvn.kernel import KernelSpec
 from tfvn.layers.random_weight import RandomWeight
 from tfvn.layers.signatures import NOT_TAKEN, TakesTwinArguments
+from tfvn.layers.weighted_kl import WeightedKL
 from tfvn.posteriors import Posterior
 
 Tensor = Any
 
-_KL_WEIGHT_ADVICE = (
-    "A stochastic layer without a `kl_weight` adds its whole KL to the loss of every "
-    "batch, as if each batch were all the data; use a `tfvn.Model`, which finds the "
-    "right weight, or, with a loss that is a mean over examples, pass "
-    "`kl_weight=1 / number_of_training_examples` to the layer."
-)
 
-
-class RandomWeightsLayer(TakesTwinArguments):
+class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
     """A Keras layer some of whose weights are distributions.
 
     It owns the posteriors, the priors and the estimator, adds the KL to the loss, and
@@ -123,22 +113,9 @@ class RandomWeightsLayer(TakesTwinArguments):
             # That of a twin with dropout, which would be saved and counted beside ours.
             self._tracker.untrack(self.seed_generator)
         self.seed_generator = random.SeedGenerator(seed)
-        self._kl_weight_argument = _check_kl_weight(kl_weight)
-        self.kl_weight = self.add_weight(
-            name="kl_weight",
-            shape=(),
-            initializer=keras.initializers.Constant(
-                1.0 if kl_weight is None else kl_weight
-            ),
-            dtype="float32",
-            trainable=False,
-            autocast=False,
-        )
-        # Set by a `tfvn.Model`, which divides the KL by the number of examples itself.
-        self.kl_weight_is_supplied = False
+        self.add_kl_weight(kl_weight)
+        # Set by a `tfvn.Model`, from what it was compiled with.
         self.kl_gradient = "total"
-        self._kl_added: weakref.ref | None = None
-        self._advised = False
 
     @property
     def has_bias(self) -> bool:
@@ -161,21 +138,16 @@ class RandomWeightsLayer(TakesTwinArguments):
         return not all(weight.has_constant_kl for weight in self._random_weights)
 
     @property
+    def noise_per_example(self) -> bool:
+        """Whether the examples of a batch get independent noise."""
+        return self.estimator.noise_per_example
+
+    @property
     def shares_kl_sample(self) -> bool:
         """Whether a KL is estimated from the weights that the forward pass draws."""
         return self.estimator.draws_weights and any(
             weight.is_estimated for weight in self._random_weights
         )
-
-    def added_kl(self) -> Tensor | None:
-        """Returns the loss that the layer added in this forward pass, or `None`.
-
-        It is the KL times `kl_weight`, one of `losses`.
-        """
-        added = self._kl_added and self._kl_added()
-        # Keras clears the losses when the outermost layer is called.
-        is_current = any(loss is added for loss in self._get_own_losses())
-        return added if is_current else None
 
     def posterior_distribution(
         self, weight: str = "kernel"
@@ -227,7 +199,7 @@ class RandomWeightsLayer(TakesTwinArguments):
             "prior": priors.to_config(self.prior),
             "estimator": estimators.serialize(self.estimator),
             "kl_method": self.kl_method,
-            "kl_weight": self._kl_weight_now(),
+            "kl_weight": self.kl_weight_now(),
             "bias_posterior": None if bias is None else posteriors.serialize(bias),
             "bias_prior": priors.to_config(self.bias_prior),
             "seed": self.seed,
@@ -256,13 +228,6 @@ class RandomWeightsLayer(TakesTwinArguments):
             for variable in self._trainable_variables + self._non_trainable_variables
             if variable is not self.kl_weight
         ]
-
-    def _kl_weight_now(self) -> float | None:
-        # The argument, unless the variable has been assigned to since.
-        argument = self._kl_weight_argument
-        now = float(keras.ops.convert_to_numpy(self.kl_weight))
-        is_argument = now == np.float32(1.0 if argument is None else argument)
-        return argument if is_argument else now
 
     def _check_built(self, what: str) -> None:
         if not self.built:
@@ -325,29 +290,4 @@ class RandomWeightsLayer(TakesTwinArguments):
         drawn: Sequence[Tensor | None],
         training: bool | None,
     ) -> None:
-        # A layer that is called twice in a forward pass has one KL.
-        if not self.has_kl or self.added_kl() is not None:
-            return
-        needs_advice = self._kl_weight_argument is None and not (
-            self.kl_weight_is_supplied or self._advised
-        )
-        if training and needs_advice:
-            self._advised = True
-            warnings.warn(
-                _KL_WEIGHT_ADVICE + f" Received: layer={self.name!r}", stacklevel=2
-            )
-        loss = self.kl_weight.value * self._kl(readings, drawn)
-        self.add_loss(loss)
-        self._kl_added = weakref.ref(loss)
-
-
-def _check_kl_weight(kl_weight: Any) -> float | None:
-    if kl_weight is None:
-        return None
-    is_number = isinstance(kl_weight, int | float | np.number)
-    if not is_number or not 0 <= kl_weight < math.inf:
-        raise ValueError(
-            "Argument `kl_weight` must be `None` or a finite number that is not negative. "
-            f"Received: kl_weight={kl_weight!r}"
-        )
-    return float(kl_weight)
+        self.add_kl(lambda: self._kl(readings, drawn), training)

@@ -108,7 +108,8 @@ def with_keywords(
 
 
 def _initializers(cls: Any) -> list[str]:
-    return [f"{stem}_initializer" for stem in cls.kernel_arguments()]
+    stems: tuple[str, ...] = getattr(cls, "kernel_arguments", tuple)()
+    return [f"{stem}_initializer" for stem in stems]
 
 
 def _constructors(cls: type) -> Iterator[Any]:

@@ -17,7 +17,11 @@ from tfvn.training import schedules, train_size
 from tfvn.training.callbacks.backup import BackupAndRestore
 from tfvn.training.elbo import ELBO, log_mean_exp_loss
 from tfvn.training.group_optimizer import GroupOptimizer
-from tfvn.training.groups import stochastic_layers
+from tfvn.training.groups import (
+    has_noise_per_example,
+    stochastic_layers,
+    weighted_layers,
+)
 from tfvn.training.run import TrainingRun
 
 Tensor = Any
@@ -138,7 +142,7 @@ class BayesianTraining(keras.Model):
                 (x, y, sample_weight), validation_split
             )
         data = train_size.measure(x, batch_size, steps_per_epoch)
-        has_kl = any(layer.has_kl for layer in stochastic_layers(self))
+        has_kl = any(layer.has_kl for layer in weighted_layers(self))
         self._bound.start(data, has_kl)
         if data.are_arrays:
             train_size.check_no_nan(x, y, sample_weight)
@@ -202,7 +206,7 @@ class BayesianTraining(keras.Model):
         training: bool = True,
     ) -> Tensor:
         layers = [
-            layer for layer in stochastic_layers(self) if layer.added_kl() is not None
+            layer for layer in weighted_layers(self) if layer.added_kl() is not None
         ]
         kls = [layer.added_kl() for layer in layers]
         others = [loss for loss in self.losses if not any(loss is kl for kl in kls)]
@@ -245,17 +249,17 @@ class BayesianTraining(keras.Model):
 
     def _draw_outputs(self, x: Any) -> Tensor:
         """Returns `num_samples` outputs for each example, one batch after the other."""
-        layers = stochastic_layers(self)
-        if all(layer.estimator.noise_per_example for layer in layers):
+        if has_noise_per_example(self):
             return self(_repeat(x, self.num_samples), training=True)
-        # Examples of one pass share the weights, so each draw is a pass of its own.
+        # Examples of one pass share weights or noise, so each draw is a pass of its own.
         draws = [self(x, training=True) for _ in range(self.num_samples)]
         return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *draws)
 
     def _prepare_layers(self) -> None:
+        for weighted in weighted_layers(self):
+            weighted.kl_weight_is_supplied = True
         layers = stochastic_layers(self)
         for layer in layers:
-            layer.kl_weight_is_supplied = True
             layer.kl_gradient = self.kl_gradient
         if self.kl_gradient == "path" and not any(
             layer.shares_kl_sample for layer in layers

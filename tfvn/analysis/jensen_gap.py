@@ -1,0 +1,209 @@
+"""Why noise belongs in the likelihood: what is lost by averaging logarithms."""
+
+import dataclasses
+import math
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow_probability import distributions as tfd
+
+from tfvn.distributions import noise_aliases, noise_law
+from tfvn.distributions.noise import inverse_square_moments
+from tfvn.layers.noise.base import Probe, probing
+
+_HEADER = ("", "E[xi^2]", "Var[xi]", "Var[xi^-2]", "in likelihood", "in prior")
+
+
+@dataclasses.dataclass(frozen=True)
+class NoiseRow:
+    """What is known of one noise.
+
+    Attributes:
+        name: The law, or the layer that has it.
+        mean_square: `E[xi^2]`.
+        variance: `Var[xi]`.
+        inverse_square_variance: `Var[xi^-2]`, infinite where it is, NaN where unknown.
+        likelihood: Leading term of the gap, in nats, with the noise in the likelihood.
+        prior: The same with the noise left in the prior, as a random scale of the weights.
+    """
+
+    name: str
+    mean_square: float
+    variance: float
+    inverse_square_variance: float
+    likelihood: float | None = None
+    prior: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class JensenGap:
+    """What `tfvn.jensen_gap` found: a row for each noise, and their sums.
+
+    Attributes:
+        rows: One `NoiseRow` for each law, or for each noise of a model.
+    """
+
+    rows: tuple[NoiseRow, ...]
+
+    @property
+    def likelihood(self) -> float | None:
+        """Leading term of the gap with the noise in the likelihood, or `None`."""
+        return _total(row.likelihood for row in self.rows)
+
+    @property
+    def prior(self) -> float | None:
+        """Leading term of the gap with the noise in the prior, or `None`."""
+        return _total(row.prior for row in self.rows)
+
+    def __repr__(self) -> str:
+        measured = self.likelihood is not None
+        lines: list[tuple[str, ...]] = [_HEADER if measured else _HEADER[:4]]
+        lines += [_cells(row)[: len(lines[0])] for row in self.rows]
+        if measured:
+            sums = (_figure(self.likelihood), _figure(self.prior))
+            lines.append(("sum", "", "", "", *sums))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.rjust(width) if index else cell.ljust(width)
+                for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        )
+
+
+def jensen_gap(
+    subject: Any = None,
+    x: Any = None,
+    y: Any = None,
+    loss: Any = None,
+    prior_scale: float = 1.0,
+) -> JensenGap:
+    """Measures how far averaging log-likelihoods over noise is from the marginal.
+
+    Training under noise maximises `E[log p]` in place of `log E[p]`. The gap between them is
+    to leading order `Var[xi] / 2` times the squared gradient of the log-likelihood with
+    respect to the noise, summed over the noise variables. Were the noise left in the prior,
+    as a random scale of the weights, the gap would be of the order of `Var[xi^-2]`, which is
+    infinite for all common laws but the inverse Nakagami: noise belongs in the likelihood.
+
+    Args:
+        subject: A law of noise (an alias or a `tfd.Distribution`), a list of laws, or `None`
+            for every alias, to compare their moments; or a model with noise layers, to
+            measure the leading terms too.
+        x: Inputs of the model.
+        y: Targets of the model.
+        loss: Negative log-likelihood of an example, a Keras loss. `None` is the one that the
+            model was compiled with.
+        prior_scale: Standard deviation of the Normal factor of the prior in layers that do
+            not say.
+
+    Returns:
+        A `JensenGap`, which prints as a table. The leading terms are sums over the
+        examples, at the mean of the noise. The term of the prior is NaN for a layer whose
+        noise acts on the weights of others, unless it is infinite whatever they are.
+
+    Example:
+
+    >>> import tfvn
+    >>> tfvn.jensen_gap(["rayleigh", "inverse_nakagami"])
+                      E[xi^2]  Var[xi]  Var[xi^-2]
+    rayleigh                1    0.215         inf
+    inverse_nakagami        1    0.215           2
+
+    Reference:
+
+    - [Nalisnick and Smyth, 2018](https://arxiv.org/abs/1810.04045), propositions 4.1 and 4.2
+    """
+    if isinstance(subject, keras.Layer):
+        return JensenGap(tuple(_measure(subject, x, y, loss, prior_scale)))
+    named = noise_aliases() if subject is None else subject
+    rows = []
+    for noise in named if isinstance(named, list | tuple) else [named]:
+        law = noise_law(noise)
+        name = noise if isinstance(noise, str) else law.name
+        rows.append(NoiseRow(name, *_moments(law)))
+    return JensenGap(tuple(rows))
+
+
+def _moments(law: tfd.Distribution, divisor: float = 1.0) -> tuple[float, float, float]:
+    """Returns `E[xi^2]`, `Var[xi]` and `Var[xi^-2]` of the noise over a divisor."""
+    try:
+        mean, variance = float(law.mean()), float(law.variance())
+    except NotImplementedError:
+        mean = variance = math.nan
+    if isinstance(law, tfd.HalfCauchy):
+        # TFP leaves undefined what is infinite.
+        mean = variance = math.inf
+    _, inverse = inverse_square_moments(law)
+    square = variance + mean**2
+    return square / divisor**2, variance / divisor**2, inverse * divisor**4
+
+
+def _measure(
+    model: keras.Layer, x: Any, y: Any, loss: Any, prior_scale: float
+) -> list[NoiseRow]:
+    if loss is None:
+        loss = getattr(model, "loss", None)
+    if x is None or y is None or loss is None:
+        raise ValueError(
+            "The gap of a model needs data and a negative log-likelihood; expected `x`, "
+            "`y` and, unless the model is compiled, `loss`. "
+            f"Received: x={type(x).__name__}, y={type(y).__name__}, loss={loss!r}"
+        )
+    loss = keras.losses.get(loss)
+    per_example = loss.call if isinstance(loss, keras.losses.Loss) else loss
+    with tf.GradientTape() as tape, probing(tape) as probes:
+        outputs = model(x, training=False)
+        nll = tf.reduce_sum(per_example(tf.convert_to_tensor(y), outputs))
+    if not probes:
+        raise ValueError(
+            "The model must have a layer with multiplicative noise, such as "
+            f"`tfvn.MultiplicativeNoise`. Received: model={model.name!r}, which has none"
+        )
+    gradients = tape.gradient(
+        nll, [probe.factors for probe in probes], unconnected_gradients="zero"
+    )
+    rows = []
+    for probe, gradient in zip(probes, gradients, strict=True):
+        moments = _moments(probe.source.law, probe.source.divisor)
+        squares = float(tf.reduce_sum(tf.square(tf.cast(gradient, tf.float32))))
+        # Of no gradient there is no gap, however wide the noise.
+        likelihood = 0.5 * moments[1] * squares if squares else 0.0
+        prior = _prior_term(probe, prior_scale)
+        rows.append(NoiseRow(probe.layer.name, *moments, likelihood, prior))
+    return rows
+
+
+def _prior_term(probe: Probe, prior_scale: float) -> float:
+    """Returns the leading term of proposition 4.2, summed over the weights of a layer."""
+    mean, variance = inverse_square_moments(probe.source.law)
+    if math.isinf(variance):
+        return math.inf
+    mean, variance = (
+        mean * probe.source.divisor**2,
+        variance * probe.source.divisor**4,
+    )
+    weights = getattr(probe.layer, "prior_weights", None)
+    if weights is None:
+        return math.nan
+    scale = getattr(probe.layer, "prior_scale", None) or prior_scale
+    kernel = keras.ops.convert_to_numpy(weights[0]).astype("float64")
+    # The derivative of log N(w; 0, scale^2 / precision) with respect to the precision.
+    slope = 0.5 / mean - np.square(kernel) / (2.0 * scale**2)
+    return float(0.5 * variance * np.sum(np.square(slope)))
+
+
+def _total(terms: Any) -> float | None:
+    known = [term for term in terms if term is not None]
+    return sum(known) if known else None
+
+
+def _cells(row: NoiseRow) -> tuple[str, ...]:
+    return (row.name, *(_figure(value) for value in dataclasses.astuple(row)[1:]))
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"

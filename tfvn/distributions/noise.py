@@ -1,0 +1,286 @@
+"""Laws of multiplicative noise: their aliases, how they are drawn, what they induce.
+
+A law of noise is a scalar `tfd.Distribution`; an alias stands for one. The product of noise
+and a Normal weight is a scale mixture, the prior that the noise puts on the weight.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow_probability import distributions as tfd
+
+from tfvn import random
+from tfvn.distributions.exact_horseshoe import ExactHorseshoe
+from tfvn.distributions.generalized_hyperbolic import GeneralizedHyperbolic
+from tfvn.distributions.inverse_nakagami import InverseNakagami
+from tfvn.distributions.rayleigh import Rayleigh
+from tfvn.distributions.scale_mixture import ScaleMixture, is_density
+from tfvn.distributions.serialization import deserialize, is_config
+from tfvn.distributions.spike_and_slab import SpikeAndSlab
+
+Tensor = Any
+Builder = Callable[..., tfd.Distribution]
+
+_BUILDERS: dict[str, Builder] = {}
+
+
+def register_noise(alias: str) -> Callable[[Builder], Builder]:
+    """Gives a law of noise an alias (a decorator).
+
+    The decorated function makes the law from keyword arguments that have defaults.
+
+    Args:
+        alias: What users write.
+    """
+
+    def decorator(builder: Builder) -> Builder:
+        _BUILDERS[alias] = builder
+        return builder
+
+    return decorator
+
+
+# By default noise has a variance of about a quarter of its squared mean, that of dropout
+# with a rate of 0.2. Laws without a natural size have a mean square of 1, so that the
+# marginal prior has the variance of the Normal that it was made from.
+
+
+@register_noise("bernoulli")
+def _bernoulli(keep_probability: float = 0.8) -> tfd.Distribution:
+    if not 0 <= keep_probability <= 1:
+        raise ValueError(
+            "Argument `keep_probability` must be between 0 and 1. "
+            f"Received: keep_probability={keep_probability!r}"
+        )
+    return tfd.Bernoulli(probs=float(keep_probability))
+
+
+@register_noise("gaussian")
+def _gaussian(mean: float = 1.0, stddev: float = 0.5) -> tfd.Distribution:
+    if not 0 <= stddev < math.inf:
+        raise ValueError(
+            "Argument `stddev` must be a finite number that is not negative. "
+            f"Received: stddev={stddev!r}"
+        )
+    return tfd.Normal(float(mean), float(stddev))
+
+
+@register_noise("rayleigh")
+def _rayleigh(scale: float = math.sqrt(0.5)) -> tfd.Distribution:
+    return Rayleigh(_positive("scale", scale))
+
+
+@register_noise("inverse_nakagami")
+def _inverse_nakagami(
+    concentration: float = 2.0, spread: float = 2.0
+) -> tfd.Distribution:
+    return InverseNakagami(
+        _positive("concentration", concentration), _positive("spread", spread)
+    )
+
+
+@register_noise("half_cauchy")
+def _half_cauchy(scale: float = 1.0) -> tfd.Distribution:
+    return tfd.HalfCauchy(0.0, _positive("scale", scale))
+
+
+def noise_aliases() -> list[str]:
+    """Returns the known aliases."""
+    return sorted(_BUILDERS)
+
+
+def noise_law(noise: Any, **parameters: float) -> tfd.Distribution:
+    """Returns the law that an alias, with parameters or without, stands for.
+
+    | alias | parameters | law | marginal prior of a weight |
+    | --- | --- | --- | --- |
+    | `"bernoulli"` | `keep_probability=0.8` | 1 or 0 | spike and slab |
+    | `"gaussian"` | `mean=1.0`, `stddev=0.5` | Normal | with mean 0, generalized hyperbolic |
+    | `"rayleigh"` | `scale=0.7071` | Rayleigh | Laplace |
+    | `"inverse_nakagami"` | `concentration=2.0`, `spread=2.0` | inverse Nakagami | Student-t |
+    | `"half_cauchy"` | `scale=1.0` | half-Cauchy | horseshoe |
+
+    Args:
+        noise: One of the aliases, or a scalar `tfd.Distribution`, which is returned.
+        **parameters: Parameters of the aliased law.
+
+    Returns:
+        A `tfd.Distribution` over one number.
+
+    Example:
+
+    >>> import tfvn
+    >>> law = tfvn.distributions.noise_law("gaussian", mean=0.0, stddev=1.0)
+    >>> layer = tfvn.MultiplicativeNoise(law, normalize=False)
+    """
+    if is_config(noise):
+        noise = deserialize(noise)
+    if isinstance(noise, str) and noise in _BUILDERS:
+        # Outside of the graph, if a layer is made while one is traced.
+        with tf.init_scope():
+            return _BUILDERS[noise](**parameters)
+    is_scalar = (
+        isinstance(noise, tfd.Distribution)
+        and noise.event_shape.rank == 0
+        and noise.batch_shape.rank == 0
+    )
+    if not is_scalar:
+        raise ValueError(
+            f"Unknown noise: expected one of {noise_aliases()}, or a `tfd.Distribution` "
+            f"over one number. Received: noise={noise!r}"
+        )
+    if parameters:
+        raise ValueError(
+            "A distribution has its parameters already; expected none beside it. "
+            f"Received: {', '.join(f'{k}={v!r}' for k, v in parameters.items())}"
+        )
+    return noise
+
+
+def center(law: tfd.Distribution) -> float:
+    """Returns the mean of a law, or its median where it has no finite mean."""
+    with tf.init_scope():
+        for statistic in (law.mean, lambda: law.quantile(0.5)):
+            try:
+                value = float(statistic())
+            except NotImplementedError:
+                continue
+            if math.isfinite(value):
+                return value
+    raise ValueError(
+        "The law of a noise must have a finite mean or a median that TFP knows. "
+        f"Received: noise={law}"
+    )
+
+
+def sample(law: tfd.Distribution, shape: Any, seed: Tensor) -> Tensor:
+    """Draws noise in float32.
+
+    The commonest laws are drawn by `tfvn.random`, which is faster than TFP.
+
+    Args:
+        law: A law of noise.
+        shape: Shape of the noise.
+        seed: A seed of `tfvn.random.SeedGenerator`.
+    """
+    if type(law) is tfd.Bernoulli:
+        threshold = 2.0 * tf.cast(law.probs_parameter(), tf.float32) - 1.0
+        return tf.cast(random.uniform(shape, seed) < threshold, tf.float32)
+    if type(law) is tfd.Normal:
+        loc, scale = (tf.cast(value, tf.float32) for value in (law.loc, law.scale))
+        return loc + scale * random.normal(shape, seed)
+    return tf.cast(law.sample(shape, seed=seed), tf.float32)
+
+
+def marginal_prior(noise: Any, scale: float = 1.0) -> tfd.Distribution:
+    """Returns the prior that noise induces on a weight: the law of `noise * N(0, scale^2)`.
+
+    To train a weight under multiplicative noise is to look for its posterior mode under
+    this prior. The noise is the raw law: a layer with `normalize=True` divides by its mean,
+    which makes the prior narrower by that factor.
+
+    Args:
+        noise: An alias or a `tfd.Distribution`, as in `tfvn.distributions.noise_law`.
+        scale: Standard deviation of the Normal factor, a positive number.
+
+    Returns:
+        A `tfd.Distribution` with `log_prob`, `cdf` and `sample`, in closed form for the
+        laws of `noise_law`, but for Gaussian noise with a mean, and by quadrature for
+        other laws with a density.
+
+    Example:
+
+    >>> import tfvn
+    >>> tfvn.distributions.marginal_prior("rayleigh", scale=2.0).name
+    'Laplace'
+
+    Reference:
+
+    - [Nalisnick and Smyth, 2018](https://arxiv.org/abs/1810.04045), table 1
+    """
+    law, scale = noise_law(noise), _positive("scale", scale)
+    for kind, marginal in _MARGINALS.items():
+        if type(law) is kind:
+            prior = marginal(law, scale)
+            if prior is not None:
+                return prior
+    if not is_density(law):
+        raise ValueError(
+            "The marginal prior is known for Bernoulli noise and for noise with a "
+            f"density. Received: noise={law}"
+        )
+    return ScaleMixture(law, scale)
+
+
+def _bernoulli_marginal(law: tfd.Bernoulli, scale: float) -> tfd.Distribution:
+    keep = float(law.probs_parameter())
+    if keep == 0:
+        raise ValueError(
+            "Noise that is always zero leaves no weight to have a prior; expected a keep "
+            "probability above 0. Received: probs=0.0"
+        )
+    if keep == 1:
+        return tfd.Normal(0.0, scale)
+    return SpikeAndSlab(scale, 0.0, keep)
+
+
+def _gaussian_marginal(law: tfd.Normal, scale: float) -> tfd.Distribution | None:
+    mean, stddev = float(law.loc), float(law.scale)
+    if stddev == 0:
+        return tfd.Normal(0.0, _positive("mean", abs(mean)) * scale)
+    return GeneralizedHyperbolic(stddev * scale) if mean == 0 else None
+
+
+def _rayleigh_marginal(law: Rayleigh, scale: float) -> tfd.Distribution:
+    return tfd.Laplace(0.0, float(law.scale) * scale)
+
+
+def _inverse_nakagami_marginal(law: InverseNakagami, scale: float) -> tfd.Distribution:
+    df = 2.0 * float(law.concentration)
+    return tfd.StudentT(df, 0.0, scale / math.sqrt(float(law.spread)))
+
+
+def _half_cauchy_marginal(law: tfd.HalfCauchy, scale: float) -> tfd.Distribution | None:
+    return ExactHorseshoe(float(law.scale) * scale) if float(law.loc) == 0 else None
+
+
+_MARGINALS: dict[type, Callable[[Any, float], tfd.Distribution | None]] = {
+    tfd.Bernoulli: _bernoulli_marginal,
+    tfd.Normal: _gaussian_marginal,
+    Rayleigh: _rayleigh_marginal,
+    InverseNakagami: _inverse_nakagami_marginal,
+    tfd.HalfCauchy: _half_cauchy_marginal,
+}
+
+
+def inverse_square_moments(law: tfd.Distribution) -> tuple[float, float]:
+    """Returns the mean and the variance of `noise^-2`, infinite where they are.
+
+    They are finite only where there is little mass near zero. Of laws other than those of
+    `noise_law` nothing is known, and the answer is NaN.
+
+    Args:
+        law: A law of noise.
+    """
+    if isinstance(law, InverseNakagami):
+        spread = float(law.spread)
+        return spread, spread**2 / float(law.concentration)
+    if isinstance(law, tfd.Bernoulli) and float(law.probs_parameter()) == 1:
+        return 1.0, 0.0
+    if isinstance(law, tfd.Normal) and float(law.scale) == 0 and float(law.loc) != 0:
+        return float(law.loc) ** -2, 0.0
+    if isinstance(law, tuple(_MARGINALS)):
+        return math.inf, math.inf
+    return math.nan, math.nan
+
+
+def _positive(name: str, value: Any) -> float:
+    is_number = isinstance(value, int | float | np.number)
+    if not is_number or not 0 < value < math.inf:
+        raise ValueError(
+            f"Argument `{name}` must be a positive number. Received: {name}={value!r}"
+        )
+    return float(value)

@@ -1,0 +1,154 @@
+"""Normals of a random scale, by quadrature: for noise without a closed form."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
+
+from tfvn import random
+from tfvn.distributions.serialization import register
+
+# Quadrature is over log|noise|, in panels of at most this width, each with so many
+# Gauss-Legendre nodes. A Normal is a smooth function of its log scale, so panels need
+# be narrow only where the law of the noise is.
+_LOG_RANGE = (-20.0, 20.0)
+_PANEL_WIDTH = 0.5
+_NODES_PER_PANEL = 8
+
+# Panels end at quantiles too, those of a Normal at so many standard deviations, and at
+# the ends of the support.
+_DEVIATIONS = np.arange(-6.0, 6.5, 0.5)
+
+# Laws over floating-point numbers that have no density all the same.
+DISCRETE = (tfd.Deterministic, tfd.FiniteDiscrete, tfd.Empirical)
+
+
+@register
+class ScaleMixture(tfd.Distribution):
+    """The law of `noise * N(0, scale^2)` for any noise that has a smooth density.
+
+    Samples are such products. The density and the distribution function are integrals
+    over the noise, computed by Gauss-Legendre quadrature in its logarithm: a mixture of
+    a few hundred Normals.
+
+    Args:
+        noise: A scalar `tfd.Distribution` with a density.
+        scale: Standard deviation of the Normal, positive.
+        validate_args: As in every TFP distribution.
+        allow_nan_stats: As in every TFP distribution.
+        name: Name of the distribution.
+
+    Example:
+
+    >>> from tensorflow_probability import distributions as tfd
+    >>> import tfvn
+    >>> law = tfvn.distributions.ScaleMixture(tfd.Normal(1.0, 0.5), scale=2.0)
+    >>> float(law.variance())
+    5.0
+
+    Reference:
+
+    - [Andrews and Mallows, 1974](https://doi.org/10.1111/j.2517-6161.1974.tb00989.x)
+    """
+
+    def __init__(
+        self,
+        noise: tfd.Distribution,
+        scale: Any,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "ScaleMixture",
+    ):
+        parameters = dict(locals())
+        if not is_density(noise):
+            raise ValueError(
+                "The noise of a `ScaleMixture` must be one law of one number, with a "
+                f"density. Received: noise={noise}"
+            )
+        self.noise = noise
+        self.scale = tf.convert_to_tensor(scale, noise.dtype)
+        super().__init__(
+            dtype=noise.dtype,
+            reparameterization_type=noise.reparameterization_type,
+            validate_args=validate_args,
+            allow_nan_stats=allow_nan_stats,
+            parameters=parameters,
+            name=name,
+        )
+
+    @classmethod
+    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
+        return {"scale": tfd.Normal.parameter_properties(dtype)["scale"]}
+
+    def _event_shape_tensor(self) -> Any:
+        return tf.constant([], dtype=tf.int32)
+
+    def _event_shape(self) -> tf.TensorShape:
+        return tf.TensorShape([])
+
+    def _sample_n(self, n: Any, seed: Any = None) -> Any:
+        first, second = tf.unstack(tfp.random.split_seed(seed, n=2))
+        shape = tf.concat([[n], tf.shape(self.scale)], axis=0)
+        normal = random.normal(shape, second, self.dtype)
+        return self.noise.sample(shape, seed=first) * self.scale * normal
+
+    def _log_prob(self, value: Any) -> Any:
+        components, log_weights = self._components()
+        densities = components.log_prob(tf.expand_dims(value, -1))
+        return tf.reduce_logsumexp(log_weights + densities, axis=-1)
+
+    def _cdf(self, value: Any) -> Any:
+        components, log_weights = self._components()
+        parts = components.cdf(tf.expand_dims(value, -1))
+        return tf.reduce_sum(tf.exp(log_weights) * parts, axis=-1)
+
+    def _mean(self) -> Any:
+        return tf.zeros(self.batch_shape_tensor(), self.dtype)
+
+    def _variance(self) -> Any:
+        square = self.noise.variance() + tf.square(self.noise.mean())
+        return tf.square(self.scale) * square
+
+    def _components(self) -> tuple[tfd.Distribution, Any]:
+        """Returns the Normals of the quadrature and the logarithms of their weights."""
+        # Once, outside of a graph: the noise is a constant.
+        with tf.init_scope():
+            log_nodes, widths = _quadrature(self.noise)
+            nodes = tf.constant(np.exp(log_nodes), self.dtype)
+            # Of a noise that may be negative only the size counts.
+            density = self._density(nodes) + self._density(-nodes)
+            weights = density * nodes * widths.astype(self.dtype.as_numpy_dtype)
+            log_weights = tf.math.log(weights) - tf.math.log(tf.reduce_sum(weights))
+        scales = tf.expand_dims(self.scale, -1) * nodes
+        return tfd.Normal(tf.zeros((), self.dtype), scales), log_weights
+
+    def _density(self, nodes: Any) -> Any:
+        density = self.noise.prob(nodes)
+        # Outside of its support a law of TFP may answer anything.
+        return tf.where(tf.math.is_finite(density), density, tf.zeros_like(density))
+
+
+def is_density(law: Any) -> bool:
+    """Whether a law is one of one number, and has a density."""
+    is_scalar = law.event_shape.rank == 0 and law.batch_shape.rank == 0
+    return is_scalar and law.dtype.is_floating and not isinstance(law, DISCRETE)
+
+
+def _quadrature(noise: tfd.Distribution) -> tuple[np.ndarray, np.ndarray]:
+    """Returns nodes on the axis of `log|noise|`, and the widths they stand for."""
+    borders = np.arange(*_LOG_RANGE, _PANEL_WIDTH)
+    try:
+        normal = tfd.Normal(np.float64(0.0), 1.0)
+        levels = [0.0, *normal.cdf(_DEVIATIONS).numpy(), 1.0]
+        quantiles = np.abs(noise.quantile(tf.constant(levels, noise.dtype)).numpy())
+    except NotImplementedError:
+        quantiles = np.array([])
+    quantiles = quantiles[np.isfinite(quantiles) & (quantiles > 0)]
+    borders = np.unique(np.concatenate([borders, np.log(quantiles)]))
+    borders = borders[(borders >= _LOG_RANGE[0]) & (borders <= _LOG_RANGE[1])]
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES_PER_PANEL)
+    half = np.diff(borders)[:, np.newaxis] / 2.0
+    middle = borders[:-1, np.newaxis] + half
+    return np.ravel(middle + half * nodes), np.ravel(half * weights)

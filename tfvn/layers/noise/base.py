@@ -1,0 +1,272 @@
+"""What layers with multiplicative noise share."""
+
+import contextlib
+import contextvars
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+# Regularizers see variables in full precision, code in `call` does not; this is how Keras
+# itself makes the difference, and it has no public name.
+from keras.src.backend.common.variables import AutocastScope
+from tensorflow_probability import distributions as tfd
+
+from tfvn import random, sampling
+from tfvn.distributions import noise as noise_laws
+from tfvn.distributions import noise_law, serialize
+from tfvn.layers.signatures import ClassSignature, merged_signature
+from tfvn.layers.weighted_kl import WeightedKL, check_kl_weight
+
+Tensor = Any
+
+# float16 ends at 65,504. Noise with heavy tails is cut at the square root of that, so that
+# its product with an activation of that size is a number.
+_LARGEST_HALF = 255.0
+
+
+class NoiseSource:
+    """The factors of one law of noise.
+
+    Args:
+        noise: An alias, a config, or a scalar `tfd.Distribution`.
+        normalize: Whether to divide by the mean, or the median where there is none.
+
+    Attributes:
+        law: The law as it was given.
+        divisor: What its draws are divided by.
+        quiet: The factor that stands for the noise where none is drawn.
+    """
+
+    def __init__(self, noise: Any, normalize: bool):
+        self.law: tfd.Distribution = noise_law(noise)
+        center = noise_laws.center(self.law)
+        if normalize and center == 0:
+            raise ValueError(
+                "Noise whose mean is zero can't be divided by it; expected "
+                f"`normalize=False`. Received: normalize=True and noise={self.law}"
+            )
+        self.divisor = center if normalize else 1.0
+        self.quiet = 1.0 if normalize else center
+
+    def draw(self, shape: Any, seed: Tensor, dtype: Any) -> Tensor:
+        """Draws factors, in float32 whatever type they are returned in."""
+        factors = noise_laws.sample(self.law, shape, seed)
+        if self.divisor != 1.0:
+            factors *= 1.0 / self.divisor
+        if tf.as_dtype(dtype) == tf.float16:
+            factors = tf.clip_by_value(factors, -_LARGEST_HALF, _LARGEST_HALF)
+        return tf.cast(factors, dtype)
+
+
+class Probe(NamedTuple):
+    """Factors that stand where a layer would have drawn noise."""
+
+    layer: "NoiseLayer"
+    source: NoiseSource
+    factors: Tensor
+
+
+_probes: contextvars.ContextVar = contextvars.ContextVar("probes", default=None)
+
+
+@contextlib.contextmanager
+def probing(tape: tf.GradientTape) -> Iterator[list[Probe]]:
+    """Makes noise layers use the centre of their noise, as tensors that `tape` watches.
+
+    Yields:
+        A list that fills with a `Probe` for each draw that was not made.
+    """
+    probes: list[Probe] = []
+
+    def probe(layer: NoiseLayer, source: NoiseSource, shape: Any) -> Tensor:
+        factors = tf.fill(shape, tf.cast(source.quiet, layer.compute_dtype))
+        tape.watch(factors)
+        probes.append(Probe(layer, source, factors))
+        return factors
+
+    token = _probes.set(probe)
+    try:
+        yield probes
+    finally:
+        _probes.reset(token)
+
+
+class NoiseLayer(keras.Layer):
+    """A layer that multiplies something by noise, in training or for an ensemble.
+
+    As in `keras.layers.Dropout` the noise acts in training. At inference its mean stands
+    for it, unless an ensemble is being predicted (`tfvn.sampling`).
+
+    Args:
+        *args: Arguments of the Keras twin.
+        noise: Law of the noise, an alias or a scalar `tfd.Distribution`.
+        normalize: Whether to divide the noise by its mean, or by its median where it has
+            no mean, so that at inference nothing happens.
+        seed: Integer seed of the noise.
+        **kwargs: Further arguments of the Keras twin.
+
+    Attributes:
+        noise_per_example: Whether the examples of a batch get independent noise.
+    """
+
+    noise_per_example: bool = True
+    seed_generator: keras.random.SeedGenerator
+
+    def __init__(
+        self,
+        *args: Any,
+        noise: Any = "bernoulli",
+        normalize: bool = True,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(*args, **kwargs)
+        if hasattr(self, "seed_generator"):
+            # Keras's, which an LSTM cell has, gives all replicas the same noise.
+            self._tracker.untrack(self.seed_generator)
+        self.source = NoiseSource(noise, normalize)
+        self.noise = self.source.law
+        self.normalize = normalize
+        self.seed = seed
+        self.seed_generator = random.SeedGenerator(seed)
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        # `help()` and notebooks then show the Keras twin's arguments and ours.
+        cls.__signature__ = ClassSignature(merged_signature(cls))
+
+    def factors(
+        self, shape: Any, training: bool | None, source: NoiseSource | None = None
+    ) -> Tensor:
+        """Returns noise or, where none is drawn, the number that stands for it.
+
+        Args:
+            shape: Shape of the noise.
+            training: Whether the layer is being trained.
+            source: Where the noise comes from, if not from the layer's `noise`.
+        """
+        source = source or self.source
+        probe = _probes.get()
+        if probe is not None:
+            return probe(self, source, shape)
+        if not (training or sampling.is_drawing()):
+            return source.quiet
+        return source.draw(shape, self.seed_generator.next(), self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "noise": serialize(self.noise),
+            "normalize": self.normalize,
+            "seed": self.seed,
+        }
+
+
+class NoisyKernelLayer(WeightedKL, NoiseLayer):
+    """A noise layer with weights of its own, which may have a Normal factor of the prior.
+
+    Args:
+        *args: Arguments of the Keras twin.
+        prior_scale: Standard deviation `s` of the Normal factor of the prior, which adds
+            weight decay, `sum(w^2) / (2 s^2)`, to the loss. `None` leaves the factor flat.
+            A `tfvn.Model` counts the term as it does a KL and divides it by the number of
+            training examples.
+        kl_weight: Factor of that term; with a loss that is a mean over examples, in a stock
+            Keras model, `1 / number_of_training_examples`.
+        **kwargs: Arguments of `NoiseLayer`, and of the Keras twin.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        prior_scale: float | None = None,
+        kl_weight: float | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(*args, **kwargs)
+        self.prior_scale = _check_prior_scale(prior_scale)
+        if self.has_kl:
+            self.add_kl_weight(kl_weight)
+        else:
+            self._kl_weight_argument = check_kl_weight(kl_weight)
+
+    @property
+    def has_kl(self) -> bool:
+        """Whether the layer adds a term of the prior to the loss."""
+        return self.prior_scale is not None
+
+    @property
+    def prior_weights(self) -> list[keras.Variable]:
+        """The weights that the prior is about: all but the bias."""
+        return [self._kernel]
+
+    def negative_log_prior(self) -> Tensor:
+        """Returns `sum(w^2) / (2 prior_scale^2)`, in nats and up to a constant."""
+        if self.prior_scale is None:
+            raise ValueError(
+                "A layer has a Normal factor of the prior only with a `prior_scale`. "
+                f"Received: layer={self.name!r}, prior_scale=None"
+            )
+        with AutocastScope(None):
+            squares = [2.0 * tf.nn.l2_loss(w.value) for w in self.prior_weights]
+        return tf.cast(tf.add_n(squares), tf.float32) / (2.0 * self.prior_scale**2)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "prior_scale": self.prior_scale,
+            "kl_weight": self.kl_weight_now(),
+        }
+
+
+def multiply(tensor: Tensor, factors: Tensor) -> Tensor:
+    """Returns a product, without computing one by the number 1."""
+    is_one = isinstance(factors, float) and factors == 1.0
+    return tensor if is_one else tensor * factors
+
+
+def check_structure(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Returns an argument that is one of some words, or raises."""
+    if value not in choices:
+        raise ValueError(
+            f"Argument `{name}` must be one of {list(choices)}. Received: {name}={value!r}"
+        )
+    return value
+
+
+def second_source(
+    name: str, noise: Any, is_used: bool, first: NoiseSource, normalize: bool
+) -> NoiseSource:
+    """Returns the noise of a joint structure's other factor.
+
+    Args:
+        name: The argument that gives it.
+        noise: Its value; `None` is the same law as the first.
+        is_used: Whether the structure has the factor beside another.
+        first: The noise of the first factor.
+        normalize: As in `NoiseSource`.
+    """
+    if noise is None:
+        return first
+    if not is_used:
+        raise ValueError(
+            f"Argument `{name}` is the second noise of a joint structure; expected `None` "
+            f"with another. Received: {name}={noise!r}"
+        )
+    return NoiseSource(noise, normalize)
+
+
+def _check_prior_scale(prior_scale: Any) -> float | None:
+    if prior_scale is None:
+        return None
+    is_number = isinstance(prior_scale, int | float | np.number)
+    if not is_number or not 0 < prior_scale < math.inf:
+        raise ValueError(
+            "Argument `prior_scale` must be `None` or a positive standard deviation. "
+            f"Received: prior_scale={prior_scale!r}"
+        )
+    return float(prior_scale)

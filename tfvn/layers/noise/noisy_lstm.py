@@ -1,0 +1,213 @@
+"""LSTMs with multiplicative noise on their inputs."""
+
+import inspect
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfvn.distributions import serialize
+from tfvn.layers.noise.base import NoisyKernelLayer, check_structure, multiply
+from tfvn.layers.signatures import ClassSignature, merged_signature
+
+Tensor = Any
+
+GATES = ("tied", "untied")
+_NUM_GATES = 4
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class NoisyLSTMCell(NoisyKernelLayer, keras.layers.LSTMCell):
+    """A `keras.layers.LSTMCell` with multiplicative noise on its inputs.
+
+    Inside a `keras.layers.RNN` the noise is drawn once per sequence, independently for
+    each example, and held for all steps; the hidden state has none. A call of the cell by
+    itself is a sequence of one step. See `tfvn.NoisyLSTM`.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        gates: `"tied"` or `"untied"`.
+        normalize: See `tfvn.NoisyDense`, as are `prior_scale`, `kl_weight` and `seed`.
+        **kwargs: Every other argument of `keras.layers.LSTMCell`.
+
+    Call arguments:
+        inputs: A step, of shape `(batch_size, input_dim)`.
+        states: The hidden state and the cell state.
+        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = keras.layers.RNN(tfvn.NoisyLSTMCell(3, gates="untied"))
+    >>> layer(np.ones((2, 5, 4)), training=True).shape
+    TensorShape([2, 3])
+
+    Reference:
+
+    - [Nalisnick and Smyth, 2018](https://arxiv.org/abs/1810.04045), equations 17 to 20
+    """
+
+    # What is drawn for the sequence that an `RNN` is at.
+    _held: tuple[Tensor, ...] | None = None
+
+    def __init__(self, *args: Any, gates: str = "tied", **kwargs: Any):
+        if gates == "untied":
+            # Keras's own dropout then has a mask for each gate as well.
+            kwargs["implementation"] = 1
+        super().__init__(*args, **kwargs)
+        self.gates = check_structure("gates", gates, GATES)
+
+    @property
+    def prior_weights(self) -> list[keras.Variable]:
+        """The weights that the prior is about: all but the bias."""
+        return [self.kernel, self.recurrent_kernel]
+
+    def get_dropout_mask(self, step_input: Tensor) -> Any:
+        # `RNN.call` asks for the masks of a sequence before it loops over the steps, and
+        # lets go of them after it. Here, a loss and a seed are outside of the loop.
+        if self._held is None:
+            training = self._get_call_context().get_value("training")
+            self._held = self._draw(step_input, training)
+            self.add_kl(self.negative_log_prior, training)
+        return super().get_dropout_mask(step_input)
+
+    def reset_dropout_mask(self) -> None:
+        self._held = None
+        super().reset_dropout_mask()
+
+    def call(
+        self, inputs: Tensor, states: list[Tensor], training: bool = False
+    ) -> tuple[Tensor, list[Tensor]]:
+        factors = self._held
+        if factors is None:
+            factors = self._draw(inputs, training)
+            self.add_kl(self.negative_log_prior, training)
+        if self.gates == "tied":
+            return super().call(multiply(inputs, factors[0]), states, training=training)
+        inputs_of = [multiply(inputs, factor) for factor in factors]
+        state_of = [states[0]] * _NUM_GATES
+        if training and 0 < self.dropout < 1:
+            masks = self.get_dropout_mask(inputs)
+            inputs_of = [x * mask for x, mask in zip(inputs_of, masks, strict=True)]
+        if training and 0 < self.recurrent_dropout < 1:
+            masks = self.get_recurrent_dropout_mask(states[0])
+            state_of = [h * mask for h, mask in zip(state_of, masks, strict=True)]
+        kernels = keras.ops.split(self.kernel, _NUM_GATES, axis=1)
+        gates = [
+            keras.ops.matmul(x, k) for x, k in zip(inputs_of, kernels, strict=True)
+        ]
+        if self.use_bias:
+            biases = keras.ops.split(self.bias, _NUM_GATES)
+            gates = [gate + bias for gate, bias in zip(gates, biases, strict=True)]
+        carry, output = self._compute_carry_and_output(gates, state_of, states[1])
+        hidden = output * self.activation(carry)
+        return hidden, [hidden, carry]
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "gates": self.gates}
+
+    def _draw(self, inputs: Tensor, training: bool | None) -> tuple[Tensor, ...]:
+        count = 1 if self.gates == "tied" else _NUM_GATES
+        return tuple(self.factors(tf.shape(inputs), training) for _ in range(count))
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class NoisyLSTM(keras.layers.LSTM):
+    """A `keras.layers.LSTM` with multiplicative noise on its inputs.
+
+    The noise is drawn once per sequence, independently for each example, and held for all
+    steps; the hidden state has none. With `gates="tied"` an input has one factor for all
+    gates, so that an input is used or not; with `"untied"` it has one for each gate, and
+    may serve some of them only. The cuDNN kernel, which knows no such noise, is not used.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        gates: `"tied"` or `"untied"`.
+        normalize: Whether to divide the noise by its mean, or by its median where it has
+            no mean, so that at inference the layer is its Keras twin.
+        prior_scale: Standard deviation of the Normal factor of the prior of both kernels,
+            or `None`; see `tfvn.NoisyDense`.
+        kl_weight: Factor of the term that `prior_scale` adds to the loss.
+        **kwargs: Every other argument of `keras.layers.LSTM`.
+
+    Call arguments:
+        sequences: As in `keras.layers.LSTM`.
+        mask: As in `keras.layers.LSTM`.
+        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        initial_state: As in `keras.layers.LSTM`.
+
+    Input shape:
+        As `keras.layers.LSTM`.
+
+    Output shape:
+        As `keras.layers.LSTM`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.NoisyLSTM(3, noise="gaussian", return_sequences=True)
+    >>> layer(np.ones((2, 5, 4)), training=True).shape
+    TensorShape([2, 5, 3])
+
+    Reference:
+
+    - [Nalisnick and Smyth, 2018](https://arxiv.org/abs/1810.04045), equations 17 to 20
+    """
+
+    noise_per_example = True
+
+    def __init__(
+        self,
+        *args: Any,
+        noise: Any = "bernoulli",
+        gates: str = "tied",
+        normalize: bool = True,
+        prior_scale: float | None = None,
+        kl_weight: float | None = None,
+        **kwargs: Any,
+    ):
+        signature = inspect.signature(keras.layers.LSTM.__init__)
+        given = dict(signature.bind(None, *args, **kwargs).arguments)
+        given.pop("self")
+        given = {**given.pop("kwargs", {}), **given}
+        if given.pop("use_cudnn", "auto") is True:
+            raise ValueError(
+                "The cuDNN kernel knows no multiplicative noise; expected "
+                "`use_cudnn='auto'` or `False`. Received: use_cudnn=True"
+            )
+        names = {*inspect.signature(keras.layers.LSTMCell.__init__).parameters}
+        of_cell = {name: given.pop(name) for name in {*given} & names}
+        shared = {name: given[name] for name in ("dtype", "trainable") if name in given}
+        cell = NoisyLSTMCell(
+            **of_cell,
+            **shared,
+            noise=noise,
+            gates=gates,
+            normalize=normalize,
+            prior_scale=prior_scale,
+            kl_weight=kl_weight,
+            name="lstm_cell",
+        )
+        # Not that of `LSTM`, which makes a cell of its own.
+        keras.layers.RNN.__init__(self, cell, **given)
+        self.input_spec = keras.InputSpec(ndim=3)
+        self.use_cudnn = False
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "noise": serialize(self.cell.noise),
+            "gates": self.cell.gates,
+            "normalize": self.cell.normalize,
+            "prior_scale": self.cell.prior_scale,
+            "kl_weight": self.cell.kl_weight_now(),
+        }
+
+
+# `help()` and notebooks then show the arguments of `LSTM` and ours.
+NoisyLSTM.__signature__ = ClassSignature(merged_signature(NoisyLSTM))

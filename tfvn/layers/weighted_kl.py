@@ -1,0 +1,116 @@
+"""A divergence in the loss: added once per forward pass, with a weight."""
+
+import math
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+Tensor = Any
+
+_KL_WEIGHT_ADVICE = (
+    "A stochastic layer without a `kl_weight` adds its whole KL to the loss of every "
+    "batch, as if each batch were all the data; use a `tfvn.Model`, which finds the "
+    "right weight, or, with a loss that is a mean over examples, pass "
+    "`kl_weight=1 / number_of_training_examples` to the layer."
+)
+
+
+class WeightedKL(keras.Layer):
+    """A layer that adds a divergence in nats to the loss.
+
+    The weight is a variable, so that what changes it need not trace the model again. A
+    `tfvn.Model` finds the layers of this class and divides their divergence by the number
+    of training examples.
+
+    Attributes:
+        kl_weight: The weight, or `None` if there is no divergence to weigh.
+        kl_weight_is_supplied: Set by a `tfvn.Model`, which has a weight of its own.
+    """
+
+    kl_weight: Any = None
+    kl_weight_is_supplied = False
+
+    _kl_added: weakref.ref | None = None
+    _kl_weight_argument: float | None = None
+    _advised = False
+
+    @property
+    def has_kl(self) -> bool:
+        """Whether the layer adds a KL to the loss."""
+        raise NotImplementedError
+
+    def add_kl_weight(self, kl_weight: Any) -> None:
+        """Makes the variable of the weight.
+
+        Args:
+            kl_weight: The argument of the layer: a number, or `None` for 1.
+        """
+        self._kl_weight_argument = check_kl_weight(kl_weight)
+        self.kl_weight = self.add_weight(
+            name="kl_weight",
+            shape=(),
+            initializer=keras.initializers.Constant(
+                1.0 if kl_weight is None else kl_weight
+            ),
+            dtype="float32",
+            trainable=False,
+            autocast=False,
+        )
+
+    def add_kl(self, divergence: Callable[[], Tensor], training: bool | None) -> None:
+        """Adds a divergence to the loss, unless this forward pass has it already.
+
+        Args:
+            divergence: Returns the divergence in nats.
+            training: Whether the layer is being trained.
+        """
+        # A layer that is called twice in a forward pass has one KL.
+        if not self.has_kl or self.added_kl() is not None:
+            return
+        needs_advice = self._kl_weight_argument is None and not (
+            self.kl_weight_is_supplied or self._advised
+        )
+        if training and needs_advice:
+            self._advised = True
+            warnings.warn(
+                _KL_WEIGHT_ADVICE + f" Received: layer={self.name!r}", stacklevel=3
+            )
+        loss = self.kl_weight.value * divergence()
+        self.add_loss(loss)
+        self._kl_added = weakref.ref(loss)
+
+    def added_kl(self) -> Tensor | None:
+        """Returns the loss that the layer added in this forward pass, or `None`.
+
+        It is the KL times `kl_weight`, one of `losses`.
+        """
+        added = self._kl_added and self._kl_added()
+        # Keras clears the losses when the outermost layer is called.
+        is_current = any(loss is added for loss in self._get_own_losses())
+        return added if is_current else None
+
+    def kl_weight_now(self) -> float | None:
+        """Returns the argument, unless the variable has been assigned to since."""
+        argument = self._kl_weight_argument
+        if self.kl_weight is None:
+            return argument
+        now = float(keras.ops.convert_to_numpy(self.kl_weight))
+        is_argument = now == np.float32(1.0 if argument is None else argument)
+        return argument if is_argument else now
+
+
+def check_kl_weight(kl_weight: Any) -> float | None:
+    """Returns a `kl_weight` as a number, or raises what is wrong with it."""
+    if kl_weight is None:
+        return None
+    is_number = isinstance(kl_weight, int | float | np.number)
+    if not is_number or not 0 <= kl_weight < math.inf:
+        raise ValueError(
+            "Argument `kl_weight` must be `None` or a finite number that is not negative. "
+            f"Received: kl_weight={kl_weight!r}"
+        )
+    return float(kl_weight)

@@ -67,6 +67,14 @@ from tfvn.layers import (
     VarianceLSTM,
     VarianceLSTMCell,
 )
+from tfvn.prediction import (
+    EnsemblePrediction,
+    ensemble_predict,
+    mean_predict,
+    metrics,
+    sample_model,
+    zero_mean_predict,
+)
 from tfvn.training import (
     Model,
     Sequential,
@@ -81,6 +89,7 @@ from tfvn.training import (
 __version__ = _version("tfvn")
 
 __all__ = [
+    "EnsemblePrediction",
     "GaussianDropoutConv1D",
     "GaussianDropoutConv2D",
     "GaussianDropoutConv2DTranspose",
@@ -137,6 +146,7 @@ __all__ = [
     "callbacks",
     "datasets",
     "distributions",
+    "ensemble_predict",
     "estimators",
     "jensen_gap",
     "kernel",
@@ -144,11 +154,15 @@ __all__ = [
     "layers",
     "learning_rates",
     "losses",
+    "mean_predict",
+    "metrics",
     "optimizers",
     "posteriors",
     "priors",
     "random",
+    "sample_model",
     "schedules",
     "support",
     "variable_groups",
+    "zero_mean_predict",
 ]

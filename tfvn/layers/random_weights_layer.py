@@ -138,9 +138,9 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
         return not all(weight.has_constant_kl for weight in self._random_weights)
 
     @property
-    def noise_per_example(self) -> bool:
-        """Whether the examples of a batch get independent noise."""
-        return self.estimator.noise_per_example
+    def noise_per_example(self) -> bool | None:
+        """Whether the examples of a batch get independent noise; `None` without any."""
+        return self.estimator.noise_per_example if self.estimator.draws_noise else None
 
     @property
     def shares_kl_sample(self) -> bool:

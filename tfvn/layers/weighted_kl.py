@@ -9,6 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from tfvn import random
+
 Tensor = Any
 
 _KL_WEIGHT_ADVICE = (
@@ -68,8 +70,10 @@ class WeightedKL(keras.Layer):
             divergence: Returns the divergence in nats.
             training: Whether the layer is being trained.
         """
-        # A layer that is called twice in a forward pass has one KL.
-        if not self.has_kl or self.added_kl() is not None:
+        # A layer that is called twice in a forward pass has one KL, and a prediction, for
+        # which noise comes from a stream, has no loss.
+        is_prediction = random.current_stream() is not None
+        if is_prediction or not self.has_kl or self.added_kl() is not None:
             return
         needs_advice = self._kl_weight_argument is None and not (
             self.kl_weight_is_supplied or self._advised

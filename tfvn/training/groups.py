@@ -4,33 +4,9 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.random_weights_layer import RandomWeightsLayer
-from tfvn.layers.weighted_kl import WeightedKL
+from tfvn.layers.inside import stochastic_layers
 
 GROUPS = ("mean", "scale", "default")
-
-
-def stochastic_layers(model: keras.Layer) -> list[RandomWeightsLayer]:
-    """Returns the layers with a random kernel in a model, however deep, each once.
-
-    Of a recurrent layer, that is its cell.
-    """
-    # The only list of all nested layers that Keras has.
-    layers = model._flatten_layers()  # noqa: SLF001
-    return [layer for layer in layers if isinstance(layer, RandomWeightsLayer)]
-
-
-def weighted_layers(model: keras.Layer) -> list[WeightedKL]:
-    """Returns the layers that may add a divergence to the loss, each once."""
-    layers = model._flatten_layers()  # noqa: SLF001
-    return [layer for layer in layers if isinstance(layer, WeightedKL)]
-
-
-def has_noise_per_example(model: keras.Layer) -> bool:
-    """Whether the examples of a batch get independent noise in every layer."""
-    # Of layers that don't say, Keras's dropout has, and most others have no noise.
-    layers = model._flatten_layers()  # noqa: SLF001
-    return all(getattr(layer, "noise_per_example", True) for layer in layers)
 
 
 def variable_groups(model: keras.Layer) -> dict[str, list[keras.Variable]]:

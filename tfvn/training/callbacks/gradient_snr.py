@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfvn.layers.inside import stochastic_layers
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
-from tfvn.training.groups import stochastic_layers
 
 Tensor = Any
 

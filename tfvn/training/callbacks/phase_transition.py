@@ -169,11 +169,12 @@ class _OnlyVariance(estimators.LocalReparameterization):
         dtype: Any,
         seed_generator: random.SeedGenerator,
     ) -> estimators.Held:
-        drawn = {
-            name: posterior.sample(seed_generator.next()) - posterior.mean()
-            for name, posterior in posteriors.items()
-        }
-        return HeldWeights(drawn, dtype)
+        held = {}
+        for name, posterior in posteriors.items():
+            held[name] = posterior.sample(seed_generator.next())
+            if isinstance(posterior, GaussianDropout):
+                held[name] -= posterior.mean()
+        return HeldWeights(held, dtype)
 
 
 def _without_mean(term: estimators.Term) -> estimators.Term:

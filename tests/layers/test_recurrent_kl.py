@@ -195,6 +195,17 @@ class TestModel:
         np.testing.assert_allclose(history["nll"], [np.mean(errors)], rtol=1e-5)
         np.testing.assert_allclose(history["kl"], [closed_form(layer.cell)], rtol=1e-5)
 
+    def test_gradient_snr(self):
+        layer = tfvn.KTiedGRU(3, rank=1)
+        model = tfvn.Sequential([keras.Input((5, 3)), layer, keras.layers.Dense(1)])
+        model.compile("sgd", "mse", jit_compile=False)
+        callback = tfvn.callbacks.GradientSNR(layer, window=2)
+        logs = model.fit(
+            INPUTS, TARGETS, batch_size=2, callbacks=[callback], verbose=0
+        ).history
+        assert np.all(np.isfinite([v for k, v in logs.items() if "snr" in k]))
+        assert any("snr" in name for name in logs)
+
     def test_phase_transition(self):
         labels = np.array([0, 1, 0, 1])
         callback = tfvn.callbacks.PhaseTransition((INPUTS, labels), num_samples=2)
@@ -203,5 +214,5 @@ class TestModel:
         model = tfvn.Sequential([keras.Input((5, 3)), layer, head])
         model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=False)
         logs = model.fit(INPUTS, labels, callbacks=[callback], verbose=0).history
-        assert logs["log_alpha_lstm_cell"] == pytest.approx([-5.0], abs=0.1)
+        assert logs[f"log_alpha_{layer.cell.name}"] == pytest.approx([-5.0], abs=0.1)
         assert 0 <= logs["accuracy_zero_mean"][0] <= 1

@@ -200,9 +200,11 @@ def variants(setting: Setting) -> dict[str, Callable[[], Network]]:
     }
 
 
-def measure(setting: Setting, rounds: int, steps: int) -> dict[str, dict[str, float]]:
+def measure_networks(
+    makers: dict[str, Callable[[], Network]], rounds: int, steps: int
+) -> dict[str, dict[str, float]]:
     """Returns the median milliseconds of a step, by network and by kind of step."""
-    made = {name: make() for name, make in variants(setting).items()}
+    made = {name: make() for name, make in makers.items()}
     times: dict[str, dict[str, list[float]]] = {
         name: {"train": [], "infer": []} for name in made
     }
@@ -316,7 +318,9 @@ def report_times(settings: list[Setting], options: argparse.Namespace) -> None:
     times = {}
     for setting in settings:
         print(setting)
-        times[str(setting)] = measure(setting, options.rounds, options.steps)
+        times[str(setting)] = measure_networks(
+            variants(setting), options.rounds, options.steps
+        )
         keras.backend.clear_session()
     path = options.output / "layers.json"
     path.write_text(json.dumps(times, indent=2) + "\n")

@@ -49,7 +49,7 @@ def registries(monkeypatch):
     for module, names in {
         priors: ("_BUILDERS", "_ROWS"),
         serialization: ("_CUSTOM",),
-        support: ("ESTIMATORS", "PRIORS"),
+        support: ("ESTIMATORS", "RECURRENT_ESTIMATORS", "PRIORS"),
     }.items():
         for name in names:
             copied = {

@@ -28,6 +28,9 @@ class TestRows:
     def test_of_estimators(self):
         assert sorted(support.ESTIMATORS) == estimators.registry.aliases
 
+    def test_of_recurrent_estimators(self):
+        assert list(support.RECURRENT_ESTIMATORS) == list(support.ESTIMATORS)
+
     def test_of_priors(self):
         assert sorted(support.PRIORS) == sorted([*priors.aliases(), "any", "none"])
 
@@ -38,7 +41,9 @@ class TestRows:
         assert {p.alias for p in POSTERIORS} == set(posteriors.registry.aliases)
         assert {p.law for p in POSTERIORS} == set(LAWS)
 
-    @pytest.mark.parametrize("table", [support.ESTIMATORS, support.PRIORS])
+    @pytest.mark.parametrize(
+        "table", [support.ESTIMATORS, support.RECURRENT_ESTIMATORS, support.PRIORS]
+    )
     def test_every_row_answers_for_every_law(self, table):
         for row, cells in table.items():
             assert set(cells) <= {*LAWS, support.ANY}
@@ -59,6 +64,23 @@ class TestLaws:
     def test_default_estimator_is_supported(self, posterior):
         alias = support.default_estimator(posterior.law)
         assert support.lookup(support.ESTIMATORS, alias, posterior.law).supported
+
+    def test_default_recurrent_estimator_is_supported(self, posterior):
+        alias = support.default_estimator(posterior.law, recurrent=True)
+        table = support.RECURRENT_ESTIMATORS
+        assert support.lookup(table, alias, posterior.law).supported
+        assert tfvn.layers.LSTM(2, posterior=posterior).estimator.alias == alias
+
+    @pytest.mark.parametrize("row", support.RECURRENT_ESTIMATORS)
+    def test_cells_follow_the_table_of_recurrent_estimators(self, posterior, row):
+        cell = support.lookup(support.RECURRENT_ESTIMATORS, row, posterior.law)
+        for layer_class in (tfvn.layers.LSTM, tfvn.layers.GRUCell):
+            if cell.supported:
+                layer = layer_class(2, posterior=posterior, estimator=row)
+                assert layer.estimator.alias == row
+            else:
+                with pytest.raises(ValueError, match=cell.how):
+                    layer_class(2, posterior=posterior, estimator=row)
 
     def test_default_prior_is_supported(self, posterior):
         row = priors.row(posterior.default_prior)
@@ -122,11 +144,18 @@ class TestFunctions:
             ValueError, match=r"'third' has no row in `tfvn.support.PRIORS`; add one"
         ):
             support.require("prior", TABLE, "third", "uniform")
+        with pytest.raises(
+            ValueError,
+            match=r"^The recurrent estimator 'third' has no row in "
+            r"`tfvn.support.RECURRENT_ESTIMATORS`; .*Received: estimator='third'$",
+        ):
+            support.require("recurrent estimator", TABLE, "third", "uniform")
 
     def test_default_estimator(self):
         assert support.default_estimator("gaussian") == "local"
         assert support.default_estimator("bernoulli") == "weights"
         assert support.default_estimator("a law from elsewhere") == "weights"
+        assert support.default_estimator("gaussian", recurrent=True) == "weights"
 
     def test_markdown(self):
         assert support.markdown(TABLE, ("gaussian", "uniform")) == (
@@ -137,7 +166,7 @@ class TestFunctions:
         )
 
 
-@pytest.mark.parametrize("name", ["ESTIMATORS", "PRIORS"])
+@pytest.mark.parametrize("name", ["ESTIMATORS", "RECURRENT_ESTIMATORS", "PRIORS"])
 def test_documentation_shows_the_tables(name):
     table = support.markdown(getattr(support, name), LAWS)
     assert table in SUPPORT_PAGE.read_text()

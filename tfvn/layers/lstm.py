@@ -76,6 +76,11 @@ class VarianceLSTM(VariancePreset, LSTM):
     calls makes them good; replacing the weights by their means makes them a random guess.
     With the default prior the KL is constant, so the layer adds nothing to the loss.
 
+    The outputs are centred at zero, or nearly so, for every input: a nonlinear layer has
+    to follow, best behind batch normalization. Its statistics are then those of many
+    kernels with `estimator="flipout"`, which gives each example its own, and those of a
+    single one with the default.
+
     Args:
         units: Positive integer, dimensionality of the output.
         noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.

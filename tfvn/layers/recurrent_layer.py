@@ -63,7 +63,8 @@ class StochasticRNN(TakesTwinArguments):
             **own,
             dtype=plain.dtype_policy,
             trainable=plain.trainable,
-            name=plain.name,
+            # Not the twin's name, which all its cells share: logs go by it.
+            name=f"{self.name}_cell",
             implementation=plain.implementation,
         )
 

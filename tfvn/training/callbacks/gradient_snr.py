@@ -222,8 +222,9 @@ def preserved_state(model: keras.Model) -> Iterator[None]:
 
 def _find(model: keras.Model, layer: RandomWeightsLayer | str) -> RandomWeightsLayer:
     layers = stochastic_layers(model)
+    owner = getattr(layer, "cell", layer)  # of a recurrent layer
     for candidate in layers:
-        if candidate is layer or candidate.name == layer:
+        if candidate is owner or candidate.name == layer:
             return candidate
     raise ValueError(
         "Argument `layer` must be one of the layers with a random kernel, "

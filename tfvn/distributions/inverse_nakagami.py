@@ -78,9 +78,12 @@ class InverseNakagami(tfd.Distribution):
 
     def _sample_n(self, n: Any, seed: Any = None) -> Any:
         # The logarithm of a gamma: the gamma itself is 0 now and then where the
-        # concentration is small, and a noise of infinity follows.
+        # concentration is small, and a noise of infinity follows. Where it is tiny, even
+        # the noise of its logarithm would leave the range of floating-point numbers.
         precision = tfd.ExpGamma(self.concentration, self._rate)
-        return tf.exp(-0.5 * precision.sample(n, seed=tfp.random.sanitize_seed(seed)))
+        log_noise = -0.5 * precision.sample(n, seed=tfp.random.sanitize_seed(seed))
+        largest = np.log(np.finfo(self.dtype.as_numpy_dtype).max)
+        return tf.exp(tf.minimum(log_noise, largest / 2.0))
 
     def _log_prob(self, value: Any) -> Any:
         precision = tfd.Gamma(self.concentration, self._rate)

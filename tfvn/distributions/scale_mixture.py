@@ -21,9 +21,6 @@ _NODES_PER_PANEL = 8
 # the ends of the support.
 _DEVIATIONS = np.arange(-6.0, 6.5, 0.5)
 
-# Laws over floating-point numbers that have no density all the same.
-DISCRETE = (tfd.Deterministic, tfd.FiniteDiscrete, tfd.Empirical)
-
 
 @register
 class ScaleMixture(tfd.Distribution):
@@ -132,8 +129,13 @@ class ScaleMixture(tfd.Distribution):
 
 def is_density(law: Any) -> bool:
     """Whether a law is one of one number, and has a density."""
-    is_scalar = law.event_shape.rank == 0 and law.batch_shape.rank == 0
-    return is_scalar and law.dtype.is_floating and not isinstance(law, DISCRETE)
+    if law.event_shape.rank != 0 or law.batch_shape.rank != 0:
+        return False
+    try:
+        # There are no maps onto the support of a discrete law, whatever its type.
+        return law.experimental_default_event_space_bijector() is not None
+    except NotImplementedError:
+        return law.dtype.is_floating
 
 
 def _quadrature(noise: tfd.Distribution) -> tuple[np.ndarray, np.ndarray]:

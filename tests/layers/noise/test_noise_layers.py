@@ -1,0 +1,464 @@
+"""Every structure of the noise family through what a Keras layer is asked to do."""
+
+import inspect
+import json
+import pathlib
+import tempfile
+
+import harness
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from noise_cases import CASES
+from tensorflow_probability import distributions as tfd
+
+import tfvn
+from tfvn import sampling
+
+with_each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+NO_NOISE = {
+    "bernoulli": tfvn.distributions.noise_law("bernoulli", keep_probability=1.0),
+    "gaussian": tfvn.distributions.noise_law("gaussian", stddev=0.0),
+}
+
+
+def noisy(model, inputs):
+    """Returns a model's outputs with the noise that it starts with."""
+    harness._reset(model)
+    outputs = model(inputs, training=True).numpy()
+    harness._reset(model)
+    return outputs
+
+
+@with_each_case
+class TestAsALayer:
+    def test_config(self, case):
+        layer = case.make()
+        config = layer.get_config()
+        again = type(layer).from_config(json.loads(json.dumps(config)))
+        assert again.get_config() == config
+        assert config["name"] == again.name
+        if not isinstance(layer, keras.layers.RNN) or isinstance(layer, tfvn.NoisyLSTM):
+            taken = {*inspect.signature(type(layer)).parameters} - {
+                *("kwargs", "use_cudnn", "activity_regularizer")
+            }
+            assert taken <= {*config}
+            serialized = keras.saving.serialize_keras_object(layer)
+            assert serialized["registered_name"] == f"tfvn>{type(layer).__name__}"
+
+    def test_shapes(self, case):
+        layer, inputs = case.make(), case.data()
+        twin = case.twin()
+        expected = tuple(twin.compute_output_shape(case.input_shape))
+        assert tuple(layer.compute_output_shape(case.input_shape)) == expected
+        symbolic = layer(keras.Input(case.input_shape[1:]))
+        assert symbolic.shape == (None, *expected[1:])
+        for training in (True, False):
+            outputs = layer(inputs, training=training)
+            assert tuple(outputs.shape) == expected
+            assert outputs.dtype == "float32"
+        assert sum(len(part._seed_generators) for part in layer._flatten_layers()) == 1
+        flags = [
+            part.noise_per_example
+            for part in layer._flatten_layers()
+            if hasattr(part, "noise_per_example")
+        ]
+        assert flags
+        assert all(flag == case.per_example for flag in flags)
+
+    def test_saving(self, case):
+        model, inputs = case.model(), case.data()
+        for variable in model.trainable_variables:
+            variable.assign(variable + 0.1)
+        quiet, outputs = model(inputs).numpy(), noisy(model, inputs)
+        assert np.any(outputs != quiet)
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / "model.keras"
+            model.save(path)
+            loaded = keras.models.load_model(path)
+            np.testing.assert_array_equal(loaded(inputs), quiet)
+            np.testing.assert_array_equal(noisy(loaded, inputs), outputs)
+            path = pathlib.Path(directory) / "model.weights.h5"
+            model.save_weights(path)
+            other = case.model()
+            other.load_weights(path)
+            np.testing.assert_array_equal(noisy(other, inputs), outputs)
+
+    def test_acts_in_training_and_in_an_ensemble(self, case):
+        layer, inputs = case.make(), case.data()
+        quiet = layer(inputs).numpy()
+        np.testing.assert_array_equal(layer(inputs, training=False), quiet)
+        first, second = (layer(inputs, training=True).numpy() for _ in range(2))
+        assert np.mean(first == quiet) < 0.5
+        assert np.mean(first == second) < 0.5
+        with sampling.drawing():
+            drawn = layer(inputs).numpy()
+            traced = tf.function(layer)(inputs)
+        assert np.mean(drawn == quiet) < 0.5
+        assert np.mean(traced.numpy() == drawn) < 0.5
+        np.testing.assert_array_equal(layer(inputs), quiet)
+
+    def test_examples_share_noise_or_do_not(self, case):
+        layer = case.make()
+        inputs = np.repeat(case.data()[:1], 8, axis=0)
+        outputs = layer(inputs, training=True).numpy()
+        if case.per_example:
+            for index in range(1, 8):
+                assert np.any(np.abs(outputs[index] - outputs[0]) > 1e-3)
+        else:
+            np.testing.assert_allclose(outputs, outputs[:1].repeat(8, 0), rtol=1e-5)
+
+
+class TestTwin:
+    @pytest.mark.parametrize("noise", NO_NOISE)
+    @with_each_case
+    def test_without_variance(self, case, noise):
+        """Outputs and gradients are those of the Keras twin."""
+        layer, twin = case.make(NO_NOISE[noise], normalize=False), case.twin()
+        inputs = tf.constant(case.data())
+        layer(inputs)
+        twin(inputs)
+        layer.set_weights(twin.get_weights())
+        results = []
+        for one in (layer, twin):
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                outputs = one(inputs, training=True)
+                loss = tf.reduce_sum(tf.sin(outputs))
+            sources = [inputs, *(v.value for v in one.trainable_variables)]
+            results.append([outputs, *tape.gradient(loss, sources)])
+        for ours, theirs in zip(*results, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+    @with_each_case
+    def test_at_inference(self, case):
+        layer, twin, inputs = case.make("half_cauchy"), case.twin(), case.data()
+        layer(inputs)
+        twin(inputs)
+        layer.set_weights(twin.get_weights())
+        np.testing.assert_allclose(layer(inputs), twin(inputs), atol=1e-6)
+
+    @pytest.mark.parametrize(
+        "layer_class",
+        [tfvn.NoisyDense, tfvn.NoisyConv2D, tfvn.NoisyLSTM, tfvn.NoisyLSTMCell],
+    )
+    def test_takes_its_arguments(self, layer_class):
+        wanted = harness.twin_arguments(layer_class)
+        taken = inspect.signature(layer_class).parameters
+        assert [name for name in taken if name in wanted] == [*wanted]
+        for name, parameter in wanted.items():
+            assert taken[name].default == parameter.default
+        assert {"noise", "normalize", "prior_scale", "kl_weight", "seed"} <= {*taken}
+
+    def test_lstm_passes_arguments_on(self):
+        layer = tfvn.NoisyLSTM(
+            3,
+            "relu",
+            recurrent_dropout=0.5,
+            dropout=0.2,
+            seed=3,
+            go_backwards=True,
+            dtype="float64",
+            trainable=False,
+        )
+        twin = keras.layers.LSTM(3, "relu", go_backwards=True, dtype="float64")
+        inputs = np.random.default_rng(0).normal(size=(2, 4, 5))
+        layer(inputs), twin(inputs)
+        layer.set_weights(twin.get_weights())
+        np.testing.assert_allclose(layer(inputs), twin(inputs), atol=1e-12)
+        assert layer.cell.recurrent_dropout == 0.5
+        assert layer.cell.seed == 3
+        assert not layer.trainable_variables
+        assert np.any(layer(inputs, training=True) != layer(inputs))
+
+    @pytest.mark.parametrize("gates", ["tied", "untied"])
+    def test_lstm_has_the_dropout_of_keras_too(self, gates):
+        inputs = np.ones((4, 3, 50), "float32")
+        layer = tfvn.NoisyLSTM(
+            8, noise=NO_NOISE["gaussian"], gates=gates, dropout=0.5, seed=1
+        )
+        quiet = layer(inputs)
+        assert np.any(np.abs(layer(inputs, training=True) - quiet) > 1e-3)
+        recurrent = tfvn.NoisyLSTM(
+            8, noise=NO_NOISE["gaussian"], gates=gates, recurrent_dropout=0.5, seed=1
+        )
+        quiet = recurrent(inputs)
+        assert np.any(np.abs(recurrent(inputs, training=True) - quiet) > 1e-3)
+
+    @pytest.mark.parametrize("wrap", ["bidirectional", "stacked", "unroll", "masked"])
+    def test_lstm_in_what_keras_has_for_it(self, wrap):
+        inputs = np.random.default_rng(0).normal(size=(4, 3, 2)).astype("float32")
+        if wrap == "bidirectional":
+            layer = keras.layers.Bidirectional(tfvn.NoisyLSTM(3))
+        elif wrap == "stacked":
+            cells = [tfvn.NoisyLSTMCell(3), tfvn.NoisyLSTMCell(2, gates="untied")]
+            layer = keras.layers.RNN(cells)
+        elif wrap == "unroll":
+            layer = tfvn.NoisyLSTM(3, unroll=True)
+        else:
+            inputs[:, 2:] = 0.0
+            layer = keras.Sequential([keras.layers.Masking(), tfvn.NoisyLSTM(3)])
+        layer(inputs)
+        step = tf.function(lambda: layer(inputs, training=True))
+        assert np.any(step().numpy() != step().numpy())
+        np.testing.assert_array_equal(layer(inputs), layer(inputs))
+
+
+def check_training(case, **options):
+    model = case.model()
+    inputs, targets = case.data(), np.full((8, 1), 2.0, "float32")
+    model.compile(keras.optimizers.Adam(0.05), "mse", **options)
+    before = [v.numpy() for v in model.trainable_variables]
+    first = model.evaluate(inputs, targets, verbose=0)
+    history = model.fit(inputs, targets, batch_size=8, epochs=8, verbose=0)
+    assert np.all(np.isfinite(history.history["loss"]))
+    assert model.evaluate(inputs, targets, verbose=0) < first
+    for variable, value in zip(model.trainable_variables, before, strict=True):
+        assert np.all(np.isfinite(variable))
+        assert np.any(variable.numpy() != value)
+
+
+def check_mixed_precision(case, policy):
+    keras.config.set_dtype_policy(policy)
+    layer = case.make("half_cauchy")
+    inputs = case.data()
+    half = policy.removeprefix("mixed_")
+    assert layer(keras.Input(case.input_shape[1:])).dtype == half
+    for _ in range(3):
+        outputs = layer(inputs, training=True)
+        assert outputs.dtype == half
+        assert np.all(np.isfinite(tf.cast(outputs, "float32")))
+    assert all(v.dtype == "float32" for v in layer.trainable_variables)
+    check_training(case, jit_compile=False)
+
+
+def check_export(case):
+    model, inputs = case.model(), case.data()
+    with tempfile.TemporaryDirectory() as directory:
+        model.export(directory, verbose=False)
+        served = tf.saved_model.load(directory)
+        np.testing.assert_allclose(served.serve(inputs), model(inputs), atol=1e-6)
+
+        class Ensemble(tf.Module):
+            def __init__(self):
+                super().__init__()
+                self.model = model
+
+            @tf.function(input_signature=[tf.TensorSpec((None, *case.input_shape[1:]))])
+            def draw(self, x):
+                with sampling.drawing():
+                    return self.model(x)
+
+        path = f"{directory}/ensemble"
+        tf.saved_model.save(Ensemble(), path)
+        draw = tf.saved_model.load(path).draw
+        assert np.any(draw(inputs).numpy() != draw(inputs).numpy())
+
+
+def check_mirrored(case):
+    strategy = harness.two_replicas()
+    inputs, targets = case.data(), np.ones((8, 1), "float32")
+    with strategy.scope():
+        model = case.model()
+        model.compile("sgd", "mse", jit_compile=False)
+    layer = model.layers[0]
+    step = tf.function(lambda x: layer(x, training=True))
+    first, second = strategy.run(step, args=(tf.constant(inputs),)).values
+    assert np.mean(first.numpy() == second.numpy()) < 0.5
+    history = model.fit(inputs, targets, batch_size=8, verbose=0)
+    assert np.isfinite(history.history["loss"][0])
+
+
+REGIMES = {
+    "graph": lambda case: check_training(case, jit_compile=False),
+    "jit": lambda case: check_training(case, jit_compile=True),
+    "mixed_float16": lambda case: check_mixed_precision(case, "mixed_float16"),
+    "mixed_bfloat16": lambda case: check_mixed_precision(case, "mixed_bfloat16"),
+    "export": check_export,
+    "mirrored": check_mirrored,
+}
+
+
+def in_turn():
+    """Returns (case, regime) pairs: each case in three regimes, by turns."""
+    regimes = [*REGIMES]
+    return [
+        (name, regimes[(index + 2 * shift) % len(regimes)])
+        for index, name in enumerate(CASES)
+        for shift in range(3)
+    ]
+
+
+@pytest.mark.parametrize(("name", "regime"), in_turn())
+def test_regimes(name, regime):
+    REGIMES[regime](CASES[name])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("name", CASES)
+def test_every_regime(name, regime):
+    REGIMES[regime](CASES[name])
+
+
+@pytest.mark.parametrize("noise", tfvn.distributions.noise_aliases())
+def test_every_law_under_xla(noise):
+    layer = tfvn.NoisyDense(3, noise=noise)
+    inputs = np.ones((8, 4), "float32")
+    layer(inputs)
+
+    @tf.function(jit_compile=True)
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(inputs, training=True) ** 2)
+        return tape.gradient(loss, layer.kernel.value)
+
+    first, second = step().numpy(), step().numpy()
+    assert np.all(np.isfinite(first))
+    assert np.any(first != second)
+
+
+def test_any_distribution_is_saved_and_loaded():
+    layer = tfvn.MultiplicativeNoise(tfd.Gamma(3.0, 2.0), normalize=False)
+    again = tfvn.MultiplicativeNoise.from_config(layer.get_config())
+    np.testing.assert_allclose(again(np.ones(2)), 1.5)
+
+
+class TestMultiplicativeNoise:
+    def test_normalize(self):
+        ones = np.ones((1, 1), "float32")
+        law = tfvn.distributions.noise_law("rayleigh", scale=2.0)
+        raw = tfvn.MultiplicativeNoise(law, normalize=False, seed=1)
+        divided = tfvn.MultiplicativeNoise(law, seed=1)
+        mean = 2.0 * np.sqrt(np.pi / 2)
+        np.testing.assert_allclose(raw(ones), mean, rtol=1e-6)
+        np.testing.assert_allclose(divided(ones), 1.0)
+        np.testing.assert_allclose(
+            raw(ones, training=True), mean * divided(ones, training=True), rtol=1e-5
+        )
+
+    def test_median_stands_in_for_a_mean_that_is_none(self):
+        law = tfvn.distributions.noise_law("half_cauchy", scale=3.0)
+        layer = tfvn.MultiplicativeNoise(law, normalize=False)
+        np.testing.assert_allclose(layer(np.ones((1, 1))), 3.0, rtol=1e-6)
+
+    @pytest.mark.parametrize(
+        ("noise_shape", "axis", "per_example"),
+        [((None, 1, 3), 1, True), ((1, 4, None), 0, False)],
+    )
+    def test_noise_shape(self, noise_shape, axis, per_example):
+        layer = tfvn.MultiplicativeNoise("gaussian", noise_shape)
+        outputs = layer(np.ones((2, 4, 3)), training=True).numpy()
+        first = outputs.take([0], axis=axis)
+        np.testing.assert_array_equal(outputs, np.broadcast_to(first, outputs.shape))
+        assert len(np.unique(first)) == first.size
+        assert layer.noise_per_example == per_example
+
+    def test_keeps_masks(self):
+        layer = tfvn.MultiplicativeNoise()
+        embedded = keras.layers.Embedding(5, 2, mask_zero=True)(np.array([[1, 0]]))
+        outputs = layer(embedded, training=True)
+        assert keras.src.backend.get_keras_mask(outputs).numpy().tolist() == [
+            [True, False]
+        ]
+
+    def test_half_precision_ends_where_a_product_does(self):
+        layer = tfvn.MultiplicativeNoise("half_cauchy", dtype="float16", seed=1)
+        outputs = layer(np.full((100_000,), 200.0, "float16"), training=True).numpy()
+        assert np.all(np.isfinite(outputs))
+        assert outputs.max() == 200 * 255
+
+
+def test_channels_first():
+    inputs = np.random.default_rng(0).normal(size=(2, 5, 5, 3)).astype("float32")
+    layer = tfvn.NoisyConv2D(3, 2, bias_initializer="random_normal", seed=1)
+    first = tfvn.NoisyConv2D(
+        3, 2, bias_initializer="random_normal", data_format="channels_first", seed=1
+    )
+    first.build((2, 3, 5, 5))
+    expected = layer(inputs, training=True)
+    first.set_weights(layer.get_weights())
+    # Convolutions of such inputs are for other devices, but for XLA.
+    compiled = tf.function(lambda x: first(x, training=True), jit_compile=True)
+    outputs = compiled(np.moveaxis(inputs, -1, 1)).numpy()
+    again = tf.function(lambda x: layer(x, training=True), jit_compile=True)
+    harness._reset(layer)
+    harness._reset(first)
+    outputs = compiled(np.moveaxis(inputs, -1, 1)).numpy()
+    expected = again(inputs).numpy()
+    np.testing.assert_allclose(np.moveaxis(outputs, 1, -1), expected, atol=1e-5)
+
+
+class TestErrors:
+    @pytest.mark.parametrize("layer", [tfvn.MultiplicativeNoise, tfvn.NoisyDense])
+    def test_noise(self, layer):
+        with pytest.raises(ValueError, match=r"Unknown noise.*Received: noise='gaus'"):
+            layer(**({"units": 2} if layer is tfvn.NoisyDense else {}), noise="gaus")
+
+    def test_mean_of_zero(self):
+        law = tfvn.distributions.noise_law("gaussian", mean=0.0)
+        with pytest.raises(ValueError, match=r"expected `normalize=False`"):
+            tfvn.MultiplicativeNoise(law)
+        layer = tfvn.MultiplicativeNoise(law, normalize=False)
+        np.testing.assert_array_equal(layer(np.ones((2, 2))), np.zeros((2, 2)))
+
+    @pytest.mark.parametrize(
+        ("make", "name", "choices"),
+        [
+            (lambda v: tfvn.NoisyDense(2, structure=v), "structure", "ard"),
+            (lambda v: tfvn.NoisyConv2D(2, 3, structure=v), "structure", "channels"),
+            (lambda v: tfvn.NoisyLSTM(2, gates=v), "gates", "tied"),
+            (
+                lambda v: tfvn.NoisyResidual(keras.layers.Identity(), structure=v),
+                "structure",
+                "depth",
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("value", ["rows", None, ["ard"]])
+    def test_structure(self, make, name, choices, value):
+        with pytest.raises(ValueError, match=rf"`{name}` must be one of \['{choices}'"):
+            make(value)
+
+    @pytest.mark.parametrize("noise_shape", ["ab", 3, (0, 1), (2.5,)])
+    def test_noise_shape(self, noise_shape):
+        with pytest.raises(ValueError, match=r"`noise_shape` must be `None` or a seq"):
+            tfvn.MultiplicativeNoise(noise_shape=noise_shape)
+
+    def test_noise_shape_of_another_rank(self):
+        with pytest.raises(ValueError, match="must have 2 axes for such inputs"):
+            tfvn.MultiplicativeNoise(noise_shape=(1, 2, 3))(np.ones((2, 3)))
+
+    @pytest.mark.parametrize("prior_scale", [0, -1.0, float("nan"), "1"])
+    def test_prior_scale(self, prior_scale):
+        with pytest.raises(ValueError, match=r"`prior_scale` must be `None` or a pos"):
+            tfvn.NoisyDense(2, prior_scale=prior_scale)
+
+    def test_kl_weight(self):
+        with pytest.raises(ValueError, match="`kl_weight` must be"):
+            tfvn.NoisyDense(2, kl_weight=-1)
+
+    def test_prior_without_a_scale(self):
+        with pytest.raises(ValueError, match="only with a `prior_scale`"):
+            tfvn.NoisyDense(2).negative_log_prior()
+
+    def test_second_noise_of_a_single_structure(self):
+        with pytest.raises(ValueError, match=r"`filter_noise` is the second noise"):
+            tfvn.NoisyConv2D(2, 3, filter_noise="gaussian")
+        with pytest.raises(ValueError, match=r"`depth_noise` is the second noise"):
+            tfvn.NoisyResidual(keras.layers.Identity(), depth_noise="gaussian")
+
+    def test_block(self):
+        with pytest.raises(ValueError, match="`block` must be a Keras layer"):
+            tfvn.NoisyResidual(lambda x: x)
+
+    def test_block_of_another_shape(self):
+        layer = tfvn.NoisyResidual(keras.layers.Dense(3))
+        with pytest.raises(ValueError, match="must have the shape of its inputs"):
+            layer(np.ones((2, 4)))
+
+    def test_cudnn(self):
+        with pytest.raises(ValueError, match="cuDNN kernel knows no multiplicative"):
+            tfvn.NoisyLSTM(2, use_cudnn=True)

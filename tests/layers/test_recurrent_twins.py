@@ -157,7 +157,7 @@ def short(combination):
 def jitted():
     """Returns the same with XLA; all but a few only where there is much time."""
     found = [{**c, "compiled": "jit"} for c in combinations()]
-    few = {(c["kind"], c["unroll"]): index for index, c in enumerate(found)}
+    few = {c["kind"]: index for index, c in enumerate(found)}
     return [
         pytest.param(
             combination,

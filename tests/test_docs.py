@@ -45,6 +45,14 @@ def test_training_page_runs_as_printed(capsys):
     assert "'elbo', 'kl', 'kl_weight', 'learning_rate_default'" in shown
 
 
+def test_noise_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "noise.md")
+    exec(block, {})
+    shown = capsys.readouterr().out
+    assert "Laplace" in shown
+    assert "in likelihood" in shown
+
+
 def test_contributing_runs_as_printed(capsys, registries):
     scope = {}
     for block in python_blocks(ROOT / "CONTRIBUTING.md"):

@@ -202,11 +202,10 @@ def marginal_prior(noise: Any, scale: float = 1.0) -> tfd.Distribution:
     - [Nalisnick and Smyth, 2018](https://arxiv.org/abs/1810.04045), table 1
     """
     law, scale = noise_law(noise), _positive("scale", scale)
-    for kind, marginal in _MARGINALS.items():
-        if type(law) is kind:
-            prior = marginal(law, scale)
-            if prior is not None:
-                return prior
+    marginal = _MARGINALS.get(type(law))
+    prior = None if marginal is None else marginal(law, scale)
+    if prior is not None:
+        return prior
     if not is_density(law):
         raise ValueError(
             "The marginal prior is known for Bernoulli noise and for noise with a "

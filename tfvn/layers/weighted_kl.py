@@ -106,6 +106,30 @@ class WeightedKL(keras.Layer):
         is_argument = now == np.float32(1.0 if argument is None else argument)
         return argument if is_argument else now
 
+    # Keras's Dense and convolutions save a kernel that may be quantized.
+
+    def save_own_variables(self, store: Any) -> None:
+        for index, variable in enumerate(self._saved_variables()):
+            store[str(index)] = keras.ops.convert_to_numpy(variable)
+
+    def load_own_variables(self, store: Any) -> None:
+        variables = self._saved_variables()
+        if len(store.keys()) != len(variables):
+            raise ValueError(
+                f"Layer `{self.name}` has {len(variables)} variables to load. "
+                f"Received: {len(store.keys())} saved ones"
+            )
+        for index, variable in enumerate(variables):
+            variable.assign(store[str(index)])
+
+    def _saved_variables(self) -> list[keras.Variable]:
+        # How much the KL counts belongs to the config, and not to what was learned.
+        return [
+            variable
+            for variable in self._trainable_variables + self._non_trainable_variables
+            if variable is not self.kl_weight
+        ]
+
 
 def check_kl_weight(kl_weight: Any) -> float | None:
     """Returns a `kl_weight` as a number, or raises what is wrong with it."""

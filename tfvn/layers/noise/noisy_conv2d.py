@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfvn import estimators
 from tfvn.distributions import serialize
 from tfvn.layers.noise.base import (
     NoisyKernelLayer,
@@ -95,9 +96,7 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
         outputs = self.convolution_op(inputs, kernel)
         if self.bias is not None:
             shape = [-1, 1, 1] if self.data_format == "channels_first" else [-1]
-            # Added by TensorFlow where Keras might take it for a bias of the last axis.
-            bias = tf.reshape(tf.convert_to_tensor(self.bias), shape)
-            outputs = outputs + bias
+            outputs = estimators.add(outputs, keras.ops.reshape(self.bias, shape))
         if self.activation is not None:
             outputs = self.activation(outputs)
         return outputs

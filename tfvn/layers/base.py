@@ -73,7 +73,12 @@ class StochasticLayer(RandomWeightsLayer):
         readings, terms = self._terms(inputs)
         outputs, drawn, noise = self.estimator(terms, self.seed_generator)
         self._add_kl(readings, drawn, training)
-        return self._finish(outputs, noise)
+        offset = self._offset(outputs.dtype)
+        if offset is not None:
+            outputs = estimators.add(outputs, offset)
+        if noise is not None:
+            outputs += noise
+        return outputs if self.activation is None else self.activation(outputs)
 
     def prepare(self, inputs: Tensor) -> Any:
         """Returns what all draws of the output have in common, or `None`.
@@ -84,7 +89,7 @@ class StochasticLayer(RandomWeightsLayer):
         if inputs.dtype.is_floating:
             inputs = tf.cast(inputs, self.compute_dtype)
         _, terms = self._terms(inputs)
-        return self.estimator.prepare(terms)
+        return self.estimator.prepare(terms, self._offset(terms[0].inputs.dtype))
 
     def redraw(self, prepared: Any, copies: int) -> Tensor:
         """Returns `copies` draws of the output of each example, one after the other.
@@ -97,7 +102,7 @@ class StochasticLayer(RandomWeightsLayer):
             copies: Number of draws.
         """
         outputs = self.estimator.redraw(prepared, copies, self.seed_generator)
-        return self._finish(outputs, noise=None)
+        return outputs if self.activation is None else self.activation(outputs)
 
     def _terms(self, inputs: Tensor) -> tuple[list[Posterior], list[Term]]:
         """Returns the posteriors as they are now, and the summands of the output."""
@@ -120,15 +125,11 @@ class StochasticLayer(RandomWeightsLayer):
             terms.append(Term(op, readings[1], one))
         return readings, terms
 
-    def _finish(self, outputs: Tensor, noise: Tensor | None) -> Tensor:
-        if self.bias is not None:
-            bias = tf.cast(self.bias.value, outputs.dtype)
-            outputs = estimators.add(outputs, self.expand_bias(bias))
-        if noise is not None:
-            outputs += noise
-        if self.activation is not None:
-            outputs = self.activation(outputs)
-        return outputs
+    def _offset(self, dtype: tf.DType) -> Tensor | None:
+        """Returns a bias that is not random, in a shape that broadcasts to outputs."""
+        if self.bias is None:
+            return None
+        return self.expand_bias(tf.cast(self.bias.value, dtype))
 
     @property
     def kernel(self) -> Tensor:

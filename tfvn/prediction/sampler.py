@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfvn import random
-from tfvn.layers.inside import all_layers, replaced_estimators, stochastic_layers
+from tfvn.layers.inside import all_layers, replaced_estimators
 from tfvn.prediction import noise
 from tfvn.prediction.outputs import summarize
 from tfvn.prediction.program import Program, functional_graph
@@ -47,13 +47,10 @@ class Sampler:
         self._model: Callable[[], Any] = weakref.ref(model)
         self._estimator_of = estimator_of or (lambda layer: layer.estimator)
         with replaced_estimators(model, self._estimator_of):
-            found = [noise.noise_of(layer) for layer in all_layers(model)]
+            layers = all_layers(model)
+            found = [noise.noise_of(layer) for layer in layers]
             kinds = [kind for kind in found if kind is not None]
-            # Flipout has noise of both kinds.
-            self._has_own_noise = any(kinds) or any(
-                not layer.estimator.draws_weights and layer.estimator.draws_noise
-                for layer in stochastic_layers(model)
-            )
+            self._has_own_noise = any(noise.has_own_noise(layer) for layer in layers)
         self.draws = bool(kinds)
         self._outputs: Any = None
         self._is_tiled = all(kinds)

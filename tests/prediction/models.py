@@ -108,14 +108,14 @@ def shared_stochastic():
 
 
 def nested():
-    """Noise in the middle of a model that is a layer of another."""
+    """Noise in the middle of a model that is a layer of another, twice."""
     inner_inputs = keras.Input((5,))
     hidden = layers.Dense(5, "relu")(inner_inputs)
     hidden = mean_field("local")(hidden)
     inner = keras.Model(inner_inputs, layers.Activation("relu")(hidden))
     inputs = keras.Input((FEATURES,))
-    x = inner(layers.Dense(5)(inputs))
-    x = keras.Sequential([keras.Input((5,)), inner, layers.Dense(4)])(x)
+    x = inner(inner(layers.Dense(5)(inputs)))
+    x = keras.Sequential([keras.Input((5,)), layers.Dropout(0.2), layers.Dense(4)])(x)
     return keras.Model(inputs, layers.Dense(CLASSES, "softmax")(x))
 
 

@@ -159,13 +159,17 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
                 `"recurrent_kernel"`.
         """
         self._check_built("`posterior_distribution()`")
-        named = {part.name: part.posterior for part in self._random_weights}
-        if weight not in named:
+        if weight not in self.posteriors:
             raise ValueError(
-                f"Argument `weight` must name a random weight, one of {list(named)}. "
-                f"Received: weight={weight!r}"
+                "Argument `weight` must name a random weight, one of "
+                f"{list(self.posteriors)}. Received: weight={weight!r}"
             )
-        return named[weight].distribution()
+        return self.posteriors[weight].distribution()
+
+    @property
+    def posteriors(self) -> dict[str, Posterior]:
+        """What is learned about each random weight, by its name."""
+        return {weight.name: weight.posterior for weight in self._random_weights}
 
     @property
     def variable_groups(self) -> dict[str, list[keras.Variable]]:

@@ -52,9 +52,16 @@ class TakesTwinArguments(keras.Layer):
         return (cls.kernel_argument,)
 
     @classmethod
+    def twin(cls) -> Any:
+        """Returns the Keras class that the layer is a version of."""
+        bases = cls.__mro__
+        others = bases[bases.index(TakesTwinArguments) + 1 :]
+        return next(base for base in others if "__init__" in vars(base))
+
+    @classmethod
     def given_by_position(cls, args: tuple) -> dict[str, Any]:
         """Returns the arguments of the Keras twin that `args` are, by name."""
-        signature = inspect.signature(_twin_constructor(cls))
+        signature = inspect.signature(cls.twin().__init__)
         _, *own = signature.parameters.values()
         return signature.replace(parameters=own).bind_partial(*args).arguments
 
@@ -122,8 +129,3 @@ def _constructors(cls: type) -> Iterator[Any]:
         own = inspect.signature(constructor).parameters.values()
         if all(parameter.kind is not parameter.VAR_POSITIONAL for parameter in own):
             return
-
-
-def _twin_constructor(cls: type) -> Any:
-    *_, constructor = _constructors(cls)
-    return constructor

@@ -5,7 +5,8 @@ from typing import Any
 import keras
 
 from tfvn import random
-from tfvn.layers.base import StochasticLayer
+from tfvn.layers.random_weights_layer import RandomWeightsLayer
+from tfvn.layers.recurrent_layer import StochasticRNN
 from tfvn.posteriors import Posterior
 from tfvn.prediction import noise
 from tfvn.prediction.ensemble import seed_pair
@@ -94,13 +95,14 @@ class _Holder:
     def _fill(self, layer: Any, copy: Any) -> None:
         if not isinstance(layer, keras.Layer):
             return  # an operation, such as a sum
-        if not isinstance(layer, StochasticLayer):
+        if isinstance(layer, StochasticRNN):
+            layer, copy = layer.cell, copy.cell
+        if not isinstance(layer, RandomWeightsLayer):
             copy.set_weights(layer.get_weights())
             return
-        copy.kernel.assign(self._draw(layer, layer.posterior))
-        if layer.bias_posterior is not None:
-            copy.bias.assign(self._draw(layer, layer.bias_posterior))
-        elif layer.bias is not None:
+        for name, posterior in layer.posteriors.items():
+            getattr(copy, name).assign(self._draw(layer, posterior))
+        if layer.bias_posterior is None and layer.bias is not None:
             copy.bias.assign(layer.bias.value)
 
     def _draw(self, layer: Any, posterior: Posterior) -> Tensor:
@@ -111,7 +113,7 @@ class _Holder:
 
 def _twin(layer: keras.Layer) -> keras.Layer:
     """Returns a new layer of the Keras class that a layer makes random, or of its own."""
-    if not isinstance(layer, StochasticLayer):
+    if not isinstance(layer, RandomWeightsLayer | StochasticRNN):
         if noise.is_noisy(layer):
             raise ValueError(
                 "A held draw is one of kernels and biases; expected no other noise in "
@@ -119,7 +121,5 @@ def _twin(layer: keras.Layer) -> keras.Layer:
                 f"{type(layer).__name__}"
             )
         return type(layer).from_config(layer.get_config())
-    bases = type(layer).__mro__
-    twin: Any = bases[bases.index(StochasticLayer) + 1]
-    config = super(StochasticLayer, layer).get_config()
-    return twin.from_config(config)
+    twin = layer.twin()
+    return twin.from_config(twin.get_config(layer))

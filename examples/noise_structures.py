@@ -12,6 +12,7 @@ a JSON file named after the noise.
 """
 
 import argparse
+import functools
 import json
 import pathlib
 import time
@@ -88,6 +89,7 @@ STRUCTURES = [
 ]
 
 
+@functools.cache
 def load(kind: str, quick: bool) -> tuple[Any, Any]:
     """Returns the training and test data of a kind of network."""
     if kind == "lstm":

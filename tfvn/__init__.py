@@ -44,6 +44,14 @@ from tfvn.layers import (
     VarianceDepthwiseConv2D,
     VarianceEinsumDense,
 )
+from tfvn.prediction import (
+    EnsemblePrediction,
+    ensemble_predict,
+    mean_predict,
+    metrics,
+    sample_model,
+    zero_mean_predict,
+)
 from tfvn.training import (
     Model,
     Sequential,
@@ -58,6 +66,7 @@ from tfvn.training import (
 __version__ = _version("tfvn")
 
 __all__ = [
+    "EnsemblePrediction",
     "GaussianDropoutConv1D",
     "GaussianDropoutConv2D",
     "GaussianDropoutConv2DTranspose",
@@ -92,17 +101,22 @@ __all__ = [
     "callbacks",
     "datasets",
     "distributions",
+    "ensemble_predict",
     "estimators",
     "kernel",
     "kl",
     "layers",
     "learning_rates",
     "losses",
+    "mean_predict",
+    "metrics",
     "optimizers",
     "posteriors",
     "priors",
     "random",
+    "sample_model",
     "schedules",
     "support",
     "variable_groups",
+    "zero_mean_predict",
 ]

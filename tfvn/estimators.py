@@ -5,6 +5,7 @@ input and of a kernel with a posterior, and returns that sum with noise in it.
 """
 
 import abc
+import copy
 from typing import Any, NamedTuple
 
 import keras
@@ -13,6 +14,7 @@ import tensorflow as tf
 from tfvn import random
 from tfvn.kernel import LinearOp
 from tfvn.posteriors.base import Posterior
+from tfvn.posteriors.gaussian_dropout import GaussianDropout
 from tfvn.registry import Registry
 
 Tensor = Any
@@ -59,17 +61,36 @@ class Estimator(abc.ABC):
     Attributes:
         noise_per_example: Whether the examples of a batch get independent noise.
         draws_weights: Whether it draws kernels, which an estimate of the KL can share.
+        draws_noise: Whether two calls differ at all.
     """
 
     alias: str
     noise_per_example: bool = False
     draws_weights: bool = False
+    draws_noise: bool = True
 
     @abc.abstractmethod
     def __call__(
         self, terms: list[Term], seed_generator: random.SeedGenerator
     ) -> Estimate:
         """Returns one draw of the output."""
+
+    def prepare(self, terms: list[Term]) -> Any:
+        """Returns what all draws of an output have in common, or `None`.
+
+        It is a structure of tensors that have the batch as their first axis, of which
+        `redraw` makes draws for less than a call each. `None`, for an estimator that
+        shares nothing between draws, means that it has to be called for each.
+        """
+        return None
+
+    def redraw(
+        self, prepared: Any, copies: int, seed_generator: random.SeedGenerator
+    ) -> Tensor:
+        """Returns `copies` draws of each example, one after the other."""
+        raise NotImplementedError(
+            f"`{type(self).__name__}` prepares nothing to draw again from."
+        )
 
     def get_config(self) -> dict[str, Any]:
         return {}
@@ -100,10 +121,30 @@ class LocalReparameterization(Estimator):
     def __call__(
         self, terms: list[Term], seed_generator: random.SeedGenerator
     ) -> Estimate:
-        variance = _sum(_variance(term) for term in terms)
-        noise = random.normal(tf.shape(variance), seed_generator.next(), variance.dtype)
-        noise = tf.cast(noise * safe_sqrt(variance), terms[0].inputs.dtype)
+        scale = safe_sqrt(_sum(_variance(term) for term in terms))
+        seed = seed_generator.next(per_example=True)
+        noise = random.normal(tf.shape(scale), seed, scale.dtype)
+        noise = tf.cast(noise * scale, terms[0].inputs.dtype)
         return _around_the_mean(terms, noise)
+
+    def prepare(self, terms: list[Term]) -> tuple[Tensor | None, Tensor]:
+        """Returns the mean of the output, `None` where it is zero, and its scale."""
+        means = _means(terms)
+        scale = safe_sqrt(_sum(_variance(term) for term in terms))
+        scale = tf.cast(scale, terms[0].inputs.dtype)
+        return (_sum(means) if means else None), scale
+
+    def redraw(
+        self, prepared: Any, copies: int, seed_generator: random.SeedGenerator
+    ) -> Tensor:
+        mean, scale = prepared
+        rows, *rest = tf.unstack(tf.shape(scale))
+        seed = seed_generator.next(per_example=True)
+        noise = random.normal(tf.stack([rows, copies, *rest]), seed, scale.dtype)
+        outputs = noise * scale[:, None]
+        if mean is not None:
+            outputs += mean[:, None]
+        return tf.reshape(outputs, [rows * copies, *scale.shape[1:]])
 
 
 @register("weights")
@@ -165,11 +206,33 @@ class MeanWeights(Estimator):
     """
 
     noise_per_example = True
+    draws_noise = False
 
     def __call__(
         self, terms: list[Term], seed_generator: random.SeedGenerator
     ) -> Estimate:
         return Estimate(_sum(_mean(term) for term in terms), (None,) * len(terms))
+
+
+class OnlyVariance(LocalReparameterization):
+    """The noise of Gaussian-dropout weights, without their means.
+
+    After a phase transition the means of such a layer carry nothing, and it predicts as
+    well without them. Other weights keep theirs. The layer draws outputs, whatever its
+    own estimator: the same law for each output element, though not their covariances.
+
+    Reference:
+
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
+    """
+
+    def __call__(
+        self, terms: list[Term], seed_generator: random.SeedGenerator
+    ) -> Estimate:
+        return super().__call__([_without_mean(t) for t in terms], seed_generator)
+
+    def prepare(self, terms: list[Term]) -> tuple[Tensor | None, Tensor]:
+        return super().prepare([_without_mean(term) for term in terms])
 
 
 @tf.custom_gradient
@@ -208,13 +271,25 @@ def add(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _around_the_mean(terms: list[Term], noise: Tensor) -> Estimate:
-    means = [_mean(term) for term in terms if not term.posterior.zero_mean]
+    means = _means(terms)
     drawn = (None,) * len(terms)
     return Estimate(_sum(means), drawn, noise) if means else Estimate(noise, drawn)
 
 
+def _means(terms: list[Term]) -> list[Tensor]:
+    return [_mean(term) for term in terms if not term.posterior.zero_mean]
+
+
 def _mean(term: Term) -> Tensor:
     return term.linear_op(term.inputs, term.posterior.mean())
+
+
+def _without_mean(term: Term) -> Term:
+    if not isinstance(term.posterior, GaussianDropout):
+        return term
+    posterior = copy.copy(term.posterior)
+    posterior.zero_mean = True  # no mean is added; the variance is still `alpha mean^2`
+    return term._replace(posterior=posterior)
 
 
 def _flipped(term: Term, seed_generator: random.SeedGenerator) -> Tensor:
@@ -236,7 +311,8 @@ def _signs(
     kept = {0, *(axis % rank for axis in axes)}
     shape = tf.shape(tensor)
     shape = [shape[axis] if axis in kept else 1 for axis in range(rank)]
-    return random.rademacher(tf.stack(shape), seed_generator.next(), tensor.dtype)
+    seed = seed_generator.next(per_example=True)
+    return random.rademacher(tf.stack(shape), seed, tensor.dtype)
 
 
 def _variance(term: Term) -> Tensor:

@@ -219,6 +219,44 @@ class StochasticLayer(keras.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        readings, terms = self._terms(inputs)
+        outputs, drawn, noise = self.estimator(terms, self.seed_generator)
+        # A prediction has no loss.
+        if random.current_stream() is None:
+            self._add_kl(readings, drawn, training)
+        return self._finish(outputs, noise)
+
+    @property
+    def noise_per_example(self) -> bool | None:
+        """Whether the examples of a batch get independent noise; `None` without any."""
+        return self.estimator.noise_per_example if self.estimator.draws_noise else None
+
+    def prepare(self, inputs: Tensor) -> Any:
+        """Returns what all draws of the output have in common, or `None`.
+
+        It is a structure of tensors with the batch as their first axis, for `redraw`;
+        `None` means that the layer has to be called for each draw.
+        """
+        if inputs.dtype.is_floating:
+            inputs = tf.cast(inputs, self.compute_dtype)
+        _, terms = self._terms(inputs)
+        return self.estimator.prepare(terms)
+
+    def redraw(self, prepared: Any, copies: int) -> Tensor:
+        """Returns `copies` draws of the output of each example, one after the other.
+
+        They have the distribution of `copies` calls, for less: only the noise is drawn
+        again.
+
+        Args:
+            prepared: What `prepare` returned, or the same rows of all its tensors.
+            copies: Number of draws.
+        """
+        outputs = self.estimator.redraw(prepared, copies, self.seed_generator)
+        return self._finish(outputs, noise=None)
+
+    def _terms(self, inputs: Tensor) -> tuple[list[Posterior], list[Term]]:
+        """Returns the posteriors as they are now, and the summands of the output."""
         if isinstance(inputs, tf.SparseTensor):
             raise ValueError(
                 f"`{type(self).__name__}` takes dense inputs; convert them with "
@@ -236,10 +274,12 @@ class StochasticLayer(keras.Layer):
             op = LinearOp(self._bias_op, self._factored_bias_op)
             one = tf.ones((), inputs.dtype)
             terms.append(Term(op, readings[1], one))
-        outputs, drawn, noise = self.estimator(terms, self.seed_generator)
-        self._add_kl(readings, drawn, training)
+        return readings, terms
+
+    def _finish(self, outputs: Tensor, noise: Tensor | None) -> Tensor:
         if self.bias is not None:
-            outputs = estimators.add(outputs, self.expand_bias(self.bias))
+            bias = tf.cast(self.bias.value, outputs.dtype)
+            outputs = estimators.add(outputs, self.expand_bias(bias))
         if noise is not None:
             outputs += noise
         if self.activation is not None:

@@ -4,16 +4,9 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.base import StochasticLayer
+from tfvn.layers.inside import stochastic_layers
 
 GROUPS = ("mean", "scale", "default")
-
-
-def stochastic_layers(model: keras.Layer) -> list[StochasticLayer]:
-    """Returns the layers with a random kernel in a model, however deep, each once."""
-    # The only list of all nested layers that Keras has.
-    layers = model._flatten_layers()  # noqa: SLF001
-    return [layer for layer in layers if isinstance(layer, StochasticLayer)]
 
 
 def variable_groups(model: keras.Layer) -> dict[str, list[keras.Variable]]:

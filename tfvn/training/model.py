@@ -13,11 +13,11 @@ from keras.src.trainers.data_adapters.array_slicing import (
     train_validation_split as _split_arrays,
 )
 
+from tfvn.layers.inside import stochastic_layers
 from tfvn.training import schedules, train_size
 from tfvn.training.callbacks.backup import BackupAndRestore
 from tfvn.training.elbo import ELBO, log_mean_exp_loss
 from tfvn.training.group_optimizer import GroupOptimizer
-from tfvn.training.groups import stochastic_layers
 from tfvn.training.run import TrainingRun
 
 Tensor = Any

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfvn.layers.base import StochasticLayer
-from tfvn.training.groups import stochastic_layers
+from tfvn.layers.inside import stochastic_layers
 
 Tensor = Any
 

@@ -1,18 +1,16 @@
 """Where a network keeps what it knows: in its means, or in its variances."""
 
-import contextlib
-import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn import estimators, random
+from tfvn import estimators
+from tfvn.layers.inside import replaced_estimators, stochastic_layers
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
 from tfvn.training.callbacks.gradient_snr import preserved_state
-from tfvn.training.groups import stochastic_layers
 
 Tensor = Any
 
@@ -90,7 +88,9 @@ class PhaseTransition(keras.callbacks.Callback):
         self._as_is = self._forward(lambda layer: layer.estimator)
         self._mean = self._forward(lambda layer: estimators.MeanWeights())
         self._zero_mean = self._forward(
-            lambda layer: _OnlyVariance() if _has_alpha(layer) else layer.estimator
+            lambda layer: (
+                estimators.OnlyVariance() if _has_alpha(layer) else layer.estimator
+            )
         )
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -116,7 +116,7 @@ class PhaseTransition(keras.callbacks.Callback):
     def _forward(self, estimator_of: Callable[[Any], Any]) -> Callable[[Any], Tensor]:
         def forward(x: Any) -> Tensor:
             # The estimators are replaced only for as long as the pass is traced.
-            with _replaced_estimators(self.model, estimator_of):
+            with replaced_estimators(self.model, estimator_of):
                 return self.model(x, training=False)
 
         return tf.function(forward, autograph=False, reduce_retracing=True)
@@ -152,40 +152,8 @@ class PhaseTransition(keras.callbacks.Callback):
         return float((probabilities.argmax(axis=-1) == labels).mean())
 
 
-class _OnlyVariance(estimators.LocalReparameterization):
-    """The noise of a Gaussian-dropout kernel, without its mean."""
-
-    def __call__(
-        self, terms: list[estimators.Term], seed_generator: random.SeedGenerator
-    ) -> estimators.Estimate:
-        return super().__call__([_without_mean(t) for t in terms], seed_generator)
-
-
-def _without_mean(term: estimators.Term) -> estimators.Term:
-    if not isinstance(term.posterior, GaussianDropout):
-        return term
-    posterior = copy.copy(term.posterior)
-    posterior.zero_mean = True  # no mean is added; the variance is still `alpha mean^2`
-    return term._replace(posterior=posterior)
-
-
 def _has_alpha(layer: Any) -> bool:
     return isinstance(layer.posterior, GaussianDropout)
-
-
-@contextlib.contextmanager
-def _replaced_estimators(
-    model: keras.Model, estimator_of: Callable[[Any], Any]
-) -> Iterator[None]:
-    layers = stochastic_layers(model)
-    own = [layer.estimator for layer in layers]
-    try:
-        for layer in layers:
-            layer.estimator = estimator_of(layer)
-        yield
-    finally:
-        for layer, estimator in zip(layers, own, strict=True):
-            layer.estimator = estimator
 
 
 def _probabilities(outputs: np.ndarray) -> np.ndarray:

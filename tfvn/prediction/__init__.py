@@ -1,0 +1,15 @@
+"""Predictions with honest uncertainty, and what measures it."""
+
+from tfvn.prediction import metrics
+from tfvn.prediction.ensemble import ensemble_predict, mean_predict, zero_mean_predict
+from tfvn.prediction.result import EnsemblePrediction
+from tfvn.prediction.sample_model import sample_model
+
+__all__ = [
+    "EnsemblePrediction",
+    "ensemble_predict",
+    "mean_predict",
+    "metrics",
+    "sample_model",
+    "zero_mean_predict",
+]

@@ -1,0 +1,340 @@
+"""Predictions: of an ensemble of draws, of the mean weights, and without means."""
+
+import math
+import random as python_random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfvn import estimators
+from tfvn.layers.inside import stochastic_layers
+from tfvn.posteriors import GaussianDropout
+from tfvn.prediction import outputs as output_kinds
+from tfvn.prediction.data import Rows, with_a_row
+from tfvn.prediction.program import functional_graph
+from tfvn.prediction.result import EnsemblePrediction
+from tfvn.prediction.sampler import EstimatorOf, Sampler, cast, sampler_of
+
+_PARTS = ("mean", "std", "entropy", "expected_entropy", "mutual_information")
+
+# Seconds of work after which a progress bar appears.
+_PATIENCE = 3.0
+
+
+def ensemble_predict(
+    model: keras.Model,
+    x: Any,
+    num_samples: int = 20,
+    batch_size: int = 32,
+    seed: int | None = None,
+    return_samples: bool = False,
+    outputs: Any = "auto",
+    verbose: Any = "auto",
+) -> Any:
+    """Predicts with an ensemble of draws of a model's noise.
+
+    All noise acts: that of random kernels, of this library's noise layers, and of
+    Keras's (`Dropout` and its kind, dropout in recurrent layers and attention), which
+    makes a model with dropout an MC-dropout ensemble. Everything else is in inference
+    mode. The draws have the distribution of as many calls of the model, but whatever
+    precedes the first noise is computed once: in sequential and functional models, nested
+    ones included. With the `local` estimator, the examples of a draw have independent
+    noise; with `weights`, one draw is the same kernels for all rows.
+
+    The same seed gives the same draws whatever the batch size and the kind of data, up
+    to rounding in what precedes the noise, about 1e-5; other numbers of draws are other
+    draws. Memory is bounded by the batch, and by the draws of one row.
+
+    Args:
+        model: A model of this library or of Keras.
+        x: An array, or a structure of arrays for several inputs; or a
+            `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator of batches.
+        num_samples: Number of draws.
+        batch_size: Number of rows for which what precedes the noise is computed at a
+            time, rounded up to whole blocks of at most 16 rows; data sets and
+            generators are batched anew.
+        seed: Integer. `None` is fresh noise in every call (which
+            `keras.utils.set_random_seed` makes reproducible).
+        return_samples: Whether to return the draws themselves.
+        outputs: What the model's outputs are: `"logits"` or `"probabilities"` of
+            classes, `"binary_logits"` or `"binary_probabilities"` of independent
+            answers, or `"regression"`; a list for several outputs. `"auto"` takes it
+            from the last activation or the compiled loss, and raises if they do not say.
+        verbose: `"auto"` for a progress bar on work of more than some seconds, 0 for
+            none, 1 for one at once.
+
+    Returns:
+        An `EnsemblePrediction` with `mean`, `std`, `entropy`, `expected_entropy`,
+        `mutual_information` and, if asked for, `samples`, the draws on axis 1; for a
+        model with several outputs, a structure of them. Draws and means of logits are
+        probabilities.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> import tfvn
+    >>> model = keras.Sequential(
+    ...     [keras.Input((4,)), tfvn.VarianceDense(3, activation="softmax")]
+    ... )
+    >>> answer = tfvn.ensemble_predict(model, np.ones((5, 4)), num_samples=10, seed=1)
+    >>> answer.mean.shape, answer.mutual_information.shape
+    ((5, 3), (5,))
+
+    Reference:
+
+    - [Gal and Ghahramani, 2016](https://arxiv.org/abs/1506.02142), for MC dropout
+    - [Depeweg et al., 2018](https://arxiv.org/abs/1710.07283), section 3, for what the
+      entropies mean
+    """
+    return _Ensemble(model, x, num_samples).predict(
+        batch_size, seed, return_samples, outputs, verbose
+    )
+
+
+def zero_mean_predict(
+    model: keras.Model, x: Any, num_samples: int = 20, **kwargs: Any
+) -> Any:
+    """Predicts with an ensemble in which Gaussian-dropout layers have no means.
+
+    The variances of their weights stay as they are. A layer that has gone through its
+    phase transition predicts as well like this; one that has not falls to chance.
+
+    Args:
+        model: A model with Gaussian-dropout layers.
+        x: As in `tfvn.ensemble_predict`.
+        num_samples: Number of draws.
+        **kwargs: Further arguments of `tfvn.ensemble_predict`.
+
+    Returns:
+        As `tfvn.ensemble_predict`.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.GaussianDropoutDense(3, activation="softmax")
+    >>> model = keras.Sequential([keras.Input((4,)), layer])
+    >>> tfvn.zero_mean_predict(model, np.ones((5, 4)), num_samples=2).mean.shape
+    (5, 3)
+
+    Reference:
+
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
+    """
+    layers: list[Any] = stochastic_layers(model)
+    if not any(isinstance(layer.posterior, GaussianDropout) for layer in layers):
+        raise ValueError(
+            "Argument `model` must have a Gaussian-dropout layer, the means of which can "
+            f"be left out. Received: model={model.name!r} with none"
+        )
+    ensemble = _Ensemble(model, x, num_samples, "zero_mean", without_means)
+    return ensemble.predict(**kwargs)
+
+
+def mean_predict(model: keras.Model, x: Any, batch_size: int = 32) -> Any:
+    """Predicts with every random weight replaced by its mean: the weight-scaling rule.
+
+    One pass without noise. For a variance layer, whose means are zero, it is a random
+    guess.
+
+    Args:
+        model: A model of this library or of Keras.
+        x: As in `tfvn.ensemble_predict`.
+        batch_size: Number of rows at a time.
+
+    Returns:
+        The model's outputs, as `keras.Model.predict` gives them.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> import tfvn
+    >>> model = keras.Sequential([keras.Input((4,)), tfvn.MeanFieldDense(3)])
+    >>> first, second = (tfvn.mean_predict(model, np.ones((2, 4))) for _ in range(2))
+    >>> bool((first == second).all())
+    True
+
+    Reference:
+
+    - [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
+    """
+    _check_count("batch_size", batch_size)
+    rows = _checked_rows(model, x)
+    sampler = sampler_of(model, "mean", without_noise)
+    batches = [_call(sampler, batch) for batch in rows.batches(batch_size)]
+    return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *batches)
+
+
+def without_means(layer: Any) -> estimators.Estimator:
+    """Returns the estimator of a layer for a zero-mean prediction."""
+    if isinstance(layer.posterior, GaussianDropout):
+        return estimators.OnlyVariance()
+    return layer.estimator
+
+
+def without_noise(layer: Any) -> estimators.Estimator:
+    """Returns the estimator of a layer for a prediction by mean weights."""
+    return estimators.MeanWeights()
+
+
+class _Ensemble:
+    """The draws of a model for some data.
+
+    Args:
+        model: The model.
+        x: The data.
+        num_samples: Number of draws.
+        name: What `estimator_of` is called.
+        estimator_of: As in `Sampler`.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        x: Any,
+        num_samples: int,
+        name: str = "",
+        estimator_of: EstimatorOf | None = None,
+    ):
+        _check_count("num_samples", num_samples)
+        self.model, self.num_samples = model, num_samples
+        self.rows = _checked_rows(model, x)
+        self.sampler = sampler_of(model, name, estimator_of)
+        if not self.sampler.draws:
+            raise ValueError(
+                "Argument `model` must have a layer that draws noise: a stochastic layer, "
+                "a noise layer, one with a `keras.random.SeedGenerator`, or one whose "
+                "attribute `noise_per_example` is `True` or `False`. "
+                f"Received: model={model.name!r} with none"
+            )
+
+    def predict(
+        self,
+        batch_size: int = 32,
+        seed: int | None = None,
+        return_samples: bool = False,
+        outputs: Any = "auto",
+        verbose: Any = "auto",
+    ) -> Any:
+        """Returns what `ensemble_predict` does."""
+        _check_count("batch_size", batch_size)
+        pair = seed_pair(seed)
+        kinds = output_kinds.find_kinds(self.model, outputs)
+        parts = (*_PARTS, "samples") if return_samples else _PARTS
+        block = self.sampler.block_size(self.num_samples)
+        blocks = math.ceil(batch_size / (block or batch_size))
+        size = blocks * block if block else batch_size
+        batches = _progress(
+            self.rows.batches(size), self.rows.number_of_batches(size), verbose
+        )
+        summaries = []
+        for index, batch in enumerate(batches):
+            x = with_a_row(batch)
+            function = self.sampler.function(x, self.num_samples, kinds, parts)
+            summary = function(cast(x), pair, index * blocks)
+            summaries.append(_to_numpy(summary, batch))
+        return self.sampler.pack(
+            [self._collect(parts) for parts in zip(*summaries, strict=True)]
+        )
+
+    def _collect(
+        self, batches: tuple[dict[str, np.ndarray], ...]
+    ) -> EnsemblePrediction:
+        arrays = {
+            name: np.concatenate([batch[name] for batch in batches])
+            for name in batches[0]
+        }
+        return EnsemblePrediction(num_samples=self.num_samples, **arrays)
+
+
+def _checked_rows(model: keras.Model, x: Any) -> Rows:
+    """Returns the rows of the data, which fit the model, which has been built."""
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            "Argument `model` must be a `keras.Model`. "
+            f"Received: model={type(model).__name__}"
+        )
+    rows = Rows(x)
+    first = with_a_row(rows.first)
+    if not model.built:
+        model(keras.tree.map_structure(lambda a: a[:1], cast(first)), training=False)
+    graph = functional_graph(model)
+    if graph is None:
+        return rows
+    expected = [tuple(symbol.shape[1:]) for symbol in graph.inputs]
+    received = [array.shape[1:] for array in keras.tree.flatten(first)]
+    if len(expected) != len(received) or not all(map(_fits, received, expected)):
+        raise ValueError(
+            "Argument `x` must have an array for each input of the model, with examples "
+            f"of shapes {expected}. Received: x with examples of shapes {received}"
+        )
+    return rows
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    # A last axis of size 1 may be there or not, as in Keras.
+    shape = shape[:-1] if len(shape) > len(expected) and shape[-1] == 1 else shape
+    if len(shape) < len(expected) and expected[-1] == 1:
+        expected = expected[:-1]
+    return len(shape) == len(expected) and all(
+        size in (known, None) or known is None
+        for size, known in zip(shape, expected, strict=True)
+    )
+
+
+def _to_numpy(summary: list[dict[str, Any]], batch: Any) -> list[dict[str, np.ndarray]]:
+    rows = len(keras.tree.flatten(batch)[0])
+    return [
+        {name: value.numpy()[:rows] for name, value in part.items()} for part in summary
+    ]
+
+
+def _call(sampler: Sampler, batch: Any) -> Any:
+    rows = len(keras.tree.flatten(batch)[0])
+    outputs = sampler.call(with_a_row(batch))
+    return keras.tree.map_structure(lambda tensor: tensor.numpy()[:rows], outputs)
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(
+            f"Argument `{name}` must be an integer of at least 1. "
+            f"Received: {name}={value!r}"
+        )
+
+
+def seed_pair(seed: int | None) -> tf.Tensor:
+    """Returns a seed as two integers of 32 bits; `None` is a fresh one."""
+    if seed is None:
+        # The source that `keras.utils.set_random_seed` makes reproducible.
+        seed = python_random.getrandbits(64)
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
+        raise ValueError(
+            f"Argument `seed` must be an integer or `None`. Received: seed={seed!r}"
+        )
+    bits = np.array([int(seed) & 0xFFFFFFFF, int(seed) >> 32 & 0xFFFFFFFF], "uint32")
+    return tf.constant(bits.view("int32"))
+
+
+def _progress(batches: Iterator[Any], total: int | None, verbose: Any) -> Iterator[Any]:
+    """Passes batches on, with a progress bar if it takes long."""
+    bar = keras.utils.Progbar(total, unit_name="batch") if verbose == 1 else None
+    start = time.perf_counter()
+    done = 0
+    for batch in batches:
+        yield batch
+        done += 1
+        is_long = time.perf_counter() - start > _PATIENCE and done != total
+        if bar is None and verbose == "auto" and is_long:
+            bar = keras.utils.Progbar(total, unit_name="batch")
+        if bar is not None:
+            bar.update(done, finalize=done == total)
+    if bar is not None and total is None:
+        bar.update(done, finalize=True)

@@ -1,0 +1,178 @@
+"""Which layers draw noise at inference, and what makes them.
+
+A layer says so by an attribute `noise_per_example`: `True` where the examples of a batch
+get independent noise, `False` where they share some of it, `None` where there is none.
+For Keras's own layers the table below says it. A layer of unknown kind that owns a
+`keras.random.SeedGenerator` is taken to draw noise that a batch shares, which is slower
+than need be and never wrong.
+"""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+
+# Neither has a public name: what all layers that augment images inherit from, and what
+# all recurrent cells do.
+from keras.src.layers.preprocessing.data_layer import DataLayer
+from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
+
+from tfvn import random, sampling
+from tfvn.layers.inside import all_layers
+
+
+def noise_of(layer: Any) -> bool | None:
+    """Returns whether a layer's own noise is per example, `None` if it draws none.
+
+    Layers inside of the layer do not count; see `is_noisy`.
+    """
+    said = getattr(layer, "noise_per_example", None)
+    if said is not None or hasattr(type(layer), "noise_per_example"):
+        return said
+    if _is_known(layer):
+        return _keras_noise(layer)
+    return False if _generators(layer) else None
+
+
+def is_noisy(operation: Any) -> bool:
+    """Whether an operation of a Keras graph, or any layer in it, draws noise."""
+    return isinstance(operation, keras.Layer) and any(
+        noise_of(layer) is not None for layer in all_layers(operation)
+    )
+
+
+@contextlib.contextmanager
+def drawing(model: keras.Layer) -> Iterator[None]:
+    """Makes all noise of a model act at inference, within the context.
+
+    Keras's noise layers are called as in training, while the layers around them (batch
+    normalization, say) are not; and Keras's seed generators take their seeds from
+    `tfvn.random.drawn_from`, as this library's do. Enter it while a pass is traced. It
+    changes nothing for other threads.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(sampling.drawing())
+        for layer in all_layers(model):
+            if _is_known(layer) and _keras_noise(layer) is not None:
+                stack.enter_context(_shadowed(layer, "call", _call_as_in_training))
+            for generator in _generators(layer):
+                if not isinstance(generator, random.SeedGenerator):
+                    stack.enter_context(_shadowed(generator, "next", _next_of_stream))
+        yield
+
+
+def per_example_generators(model: keras.Layer) -> list[Any]:
+    """Returns the seed generators of a model whose noise is per example."""
+    return [
+        generator
+        for layer in all_layers(model)
+        if noise_of(layer)
+        for generator in _generators(layer)
+    ]
+
+
+@functools.singledispatch
+def _keras_noise(layer: Any) -> bool | None:
+    """The table: what `noise_of` says of Keras's own layers."""
+    raise TypeError(f"{type(layer).__name__} is not in the table.")
+
+
+@_keras_noise.register
+def _(layer: keras.layers.Dropout) -> bool | None:
+    if layer.rate == 0:
+        return None
+    # A shape of the noise may say that the whole batch shares it.
+    return layer.noise_shape is None or layer.noise_shape[0] is None
+
+
+@_keras_noise.register(keras.layers.AlphaDropout)
+def _(layer: Any) -> bool | None:
+    if layer.rate == 0:
+        return None
+    return layer.noise_shape is None or layer.noise_shape[0] is None
+
+
+@_keras_noise.register(keras.layers.GaussianDropout)
+def _(layer: Any) -> bool | None:
+    return True if layer.rate > 0 else None
+
+
+@_keras_noise.register(keras.layers.GaussianNoise)
+def _(layer: Any) -> bool | None:
+    return True if layer.stddev > 0 else None
+
+
+@_keras_noise.register(keras.layers.Attention)
+def _(layer: Any) -> bool | None:
+    return True if layer.dropout > 0 else None
+
+
+@_keras_noise.register(DropoutRNNCell)
+def _(cell: Any) -> bool | None:
+    return True if cell.dropout > 0 or cell.recurrent_dropout > 0 else None
+
+
+@_keras_noise.register(keras.layers.RNN)
+def _(layer: Any) -> bool | None:
+    # It tells its cell whether this is training.
+    cells = getattr(layer.cell, "cells", [layer.cell])
+    drops = [_keras_noise(cell) for cell in cells if _is_known(cell)]
+    return True if any(drops) else None
+
+
+@_keras_noise.register(DataLayer)
+def _(layer: Any) -> bool | None:
+    return None  # augmentation belongs to training
+
+
+def _is_known(layer: Any) -> bool:
+    default = _keras_noise.dispatch(object)
+    return _keras_noise.dispatch(type(layer)) is not default
+
+
+def _generators(layer: Any) -> list[keras.random.SeedGenerator]:
+    # Keras's own record; a layer may keep its generators under any name.
+    return list(getattr(layer, "_seed_generators", []))
+
+
+def _call_as_in_training(call: Callable, layer: Any) -> Callable:
+    signature = inspect.signature(call)
+
+    @functools.wraps(call)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        if sampling.is_drawing():
+            bound.arguments["training"] = True
+        return call(*bound.args, **bound.kwargs)
+
+    return wrapped
+
+
+def _next_of_stream(own: Callable, generator: Any) -> Callable:
+    @functools.wraps(own)
+    def wrapped(ordered: bool = True) -> Any:
+        stream = random.current_stream()
+        return own(ordered) if stream is None else stream.next(generator)
+
+    return wrapped
+
+
+@contextlib.contextmanager
+def _shadowed(
+    owner: Any, name: str, wrap: Callable[[Callable, Any], Callable]
+) -> Iterator[None]:
+    # In the instance's own dictionary: Keras's layers lock their attributes when built.
+    own = getattr(owner, name)
+    attributes = vars(owner)
+    before = attributes.get(name)
+    attributes[name] = wrap(own, owner)
+    try:
+        yield
+    finally:
+        if before is None:
+            del attributes[name]
+        else:
+            attributes[name] = before

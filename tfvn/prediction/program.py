@@ -1,0 +1,250 @@
+"""A model as a program in two parts: what needs no noise, and the rest.
+
+The first part is computed once per batch. The second is drawn again and again, from the
+tensors that the first part holds ready for it.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+# Masks travel with tensors, under an attribute that has no public name.
+from keras.src.backend import get_keras_mask, set_keras_mask
+
+# What `keras.Model(inputs, outputs)` itself makes, and has no public name.
+from keras.src.models.functional import Functional
+
+from tfvn.layers.base import StochasticLayer
+from tfvn.prediction import noise
+
+Tensor = Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Later:
+    """Stands for an output of a step: it is there once noise has been drawn."""
+
+    step: int
+    index: int | None  # among the flat outputs; `None` is all of them, as they are
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Held:
+    """Stands for a tensor that is held for the second part."""
+
+    index: int
+    mask: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """A call that has to wait for noise."""
+
+    function: Callable
+    args: Any
+    kwargs: Any
+    redraws: bool = False
+
+
+class _Values:
+    """The values of what stands for tensors, in one run of the second part.
+
+    Args:
+        held: The tensors that were held.
+        copies: How often each row is to be repeated.
+    """
+
+    def __init__(self, held: list[Tensor], copies: int):
+        self._held, self._copies = held, copies
+        self._repeated: dict[int, Tensor] = {}
+        self.results: list[Any] = []
+
+    def fetch_all(self, structure: Any) -> Any:
+        """Returns a structure with values, of repeated rows, in it."""
+        return keras.tree.map_structure(self._fetch, structure)
+
+    def once(self, leaf: Any) -> Any:
+        """Returns the value of a tensor that was held, rows not repeated."""
+        return self._held[leaf.index] if isinstance(leaf, _Held) else leaf
+
+    def _fetch(self, leaf: Any) -> Any:
+        if isinstance(leaf, _Later):
+            result = self.results[leaf.step]
+            return result if leaf.index is None else _flatten(result)[leaf.index]
+        if not isinstance(leaf, _Held):
+            return leaf
+        # A tensor of its own, because masks are attributes of tensors.
+        value = tf.identity(self._repeat(leaf.index))
+        if leaf.mask is not None:
+            set_keras_mask(value, self._repeat(leaf.mask))
+        return value
+
+    def _repeat(self, index: int) -> Tensor:
+        if self._copies == 1:
+            return self._held[index]
+        if index not in self._repeated:
+            self._repeated[index] = tf.repeat(self._held[index], self._copies, axis=0)
+        return self._repeated[index]
+
+
+class Program:
+    """Runs what it can of a model, and keeps the rest for later.
+
+    It follows the graphs of functional and sequential models, nested ones included. A
+    layer that draws noise, and all that depends on one, has to wait; a model that is no
+    graph waits as a whole. Where a layer with a random kernel comes first, what its
+    draws have in common is computed at once.
+
+    Args:
+        model: The model.
+        inputs: Its inputs, tensors of the function that is being traced.
+    """
+
+    def __init__(self, model: keras.Model, inputs: Any):
+        self._steps: list[_Step] = []
+        self._index_of: dict[int, int] = {}
+        self.held: list[Tensor] = []
+        graph = functional_graph(model)
+        if graph is not None:
+            # Casts, orders and reshapes them as a call of the model would.
+            inputs = graph._standardize_inputs(inputs)  # noqa: SLF001
+            outputs = self._follow(graph, inputs)
+        else:
+            outputs = self._call(model, (inputs,), {}, None)
+        self._outputs = self._hold(outputs)
+
+    def run(self, held: list[Tensor], copies: int) -> Any:
+        """Returns the outputs for `copies` draws of each example, one after the other.
+
+        Args:
+            held: The tensors `held`, or the same rows of all of them.
+            copies: Number of draws.
+        """
+        values = _Values(held, copies)
+        for step in self._steps:
+            if step.redraws:
+                prepared = keras.tree.map_structure(values.once, step.args)
+                result = step.function(*prepared, copies=copies)
+            else:
+                args, kwargs = values.fetch_all((step.args, step.kwargs))
+                result = step.function(*args, **kwargs)
+            values.results.append(result)
+        return values.fetch_all(self._outputs)
+
+    def _follow(self, graph: Functional, inputs: Any) -> Any:
+        """Goes through the graph of a functional model, as Keras does to call it."""
+        values = dict(zip(map(id, graph.inputs), _flatten(inputs), strict=True))
+        by_depth = graph._nodes_by_depth  # noqa: SLF001
+        nodes = [
+            node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]
+        ]
+        for node in nodes:
+            unknown = any(id(tensor) not in values for tensor in node.input_tensors)
+            if not node.operation or node.is_input or unknown:
+                continue
+            args, kwargs = node.arguments.fill_in(values)
+            if "training" in kwargs:
+                kwargs = {**kwargs, "training": False}
+            outputs = self._call(node.operation, args, kwargs, len(node.outputs))
+            flat = zip(node.outputs, _flatten(outputs), strict=True)
+            values.update({id(symbol): value for symbol, value in flat})
+        outputs = [values[id(symbol)] for symbol in graph.outputs]
+        structure = graph._outputs_struct  # noqa: SLF001
+        return keras.tree.pack_sequence_as(structure, outputs)
+
+    def _call(self, operation: Any, args: Any, kwargs: Any, count: int | None) -> Any:
+        """Calls an operation now, or keeps the call for later.
+
+        Args:
+            operation: A layer or another operation of a Keras graph.
+            args: Its arguments, of which some may have to wait.
+            kwargs: Likewise.
+            count: Number of its outputs, or `None` if it is not known.
+        """
+        leaves = _flatten((args, kwargs))
+        waits = any(isinstance(leaf, _Later) for leaf in leaves)
+        is_noisy = noise.is_noisy(operation)
+        if not waits and not is_noisy:
+            return operation(*args, **kwargs)
+        graph = functional_graph(operation)
+        if is_noisy and graph is not None and _fits(graph, args, kwargs):
+            return self._follow(graph, args[0])
+        if not waits and _can_redraw(operation, args, kwargs):
+            prepared = operation.prepare(*args)
+            if prepared is not None:
+                # The structure is one argument: `None` in it is a part of it.
+                args = (keras.tree.map_structure(self._hold_one, prepared),)
+                return self._defer(
+                    _Step(operation.redraw, args, {}, redraws=True), count
+                )
+        args, kwargs = self._hold(args), self._hold(kwargs)
+        return self._defer(_Step(operation, args, kwargs), count)
+
+    def _defer(self, step: _Step, count: int | None) -> Any:
+        index = len(self._steps)
+        self._steps.append(step)
+        if count is None:
+            return _Later(index, None)
+        return [_Later(index, position) for position in range(count)]
+
+    def _hold(self, structure: Any) -> Any:
+        return keras.tree.map_structure(self._hold_one, structure)
+
+    def _hold_one(self, leaf: Any) -> Any:
+        # Constants of the graph are no tensors of this trace, and have no rows.
+        if not tf.is_symbolic_tensor(leaf):
+            return leaf
+        mask = get_keras_mask(leaf)
+        return _Held(self._place(leaf), None if mask is None else self._place(mask))
+
+    def _place(self, tensor: Tensor) -> int:
+        if id(tensor) not in self._index_of:
+            self._index_of[id(tensor)] = len(self.held)
+            self.held.append(tensor)
+        return self._index_of[id(tensor)]
+
+
+def functional_graph(operation: Any) -> Functional | None:
+    """Returns the graph that a call of a model follows, or `None` for other calls."""
+    call = getattr(type(operation), "call", None)
+    if isinstance(operation, Functional) and call is Functional.call:
+        return operation
+    if isinstance(operation, keras.Sequential) and call is keras.Sequential.call:
+        # What a sequential model builds for itself, unless its inputs are structures.
+        return operation._functional  # noqa: SLF001
+    return None
+
+
+def _flatten(structure: Any) -> list[Any]:
+    return keras.tree.flatten(structure)
+
+
+def _fits(graph: Functional, args: Any, kwargs: Any) -> bool:
+    """Whether a nested model is called with its inputs, in their order, and no more."""
+    others = [value for key, value in kwargs.items() if key != "training"]
+    if len(args) != 1 or any(value is not None for value in others):
+        return False
+    structure = graph._inputs_struct  # noqa: SLF001
+    try:
+        keras.tree.assert_same_structure(
+            keras.tree.lists_to_tuples(args[0]), keras.tree.lists_to_tuples(structure)
+        )
+    except (ValueError, TypeError):
+        is_single = not keras.tree.is_nested(args[0])
+        return is_single and len(graph.inputs) == 1
+    return True
+
+
+def _can_redraw(operation: Any, args: Any, kwargs: Any) -> bool:
+    return (
+        isinstance(operation, StochasticLayer)
+        and type(operation).call is StochasticLayer.call
+        and len(args) == 1
+        and not kwargs
+        and tf.is_tensor(args[0])
+        # A call would hand the mask on.
+        and get_keras_mask(args[0]) is None
+    )

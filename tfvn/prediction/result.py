@@ -1,0 +1,54 @@
+"""What an ensemble says."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class EnsemblePrediction:
+    """The draws of an ensemble in figures, one row for each example.
+
+    Entropies are in nats. The entropy of the mean is all that the ensemble does not
+    know; the expected entropy is what it would not know even if it were sure of its
+    weights; their difference, the mutual information, is what its draws disagree on.
+    For regression these are `None`: what the draws disagree on is `std`.
+
+    Attributes:
+        mean: Mean over the draws, of probabilities or, for regression, of outputs.
+        std: Standard deviation over the draws, not corrected for their number.
+        entropy: Entropy of the mean. For binary outputs one for each, with no axis for
+            a single one.
+        expected_entropy: Mean entropy of the draws.
+        mutual_information: `entropy - expected_entropy`.
+        samples: The draws, on axis 1, if they were asked for.
+        num_samples: Number of draws.
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+    num_samples: int
+    entropy: np.ndarray | None = None
+    expected_entropy: np.ndarray | None = None
+    mutual_information: np.ndarray | None = None
+    samples: np.ndarray | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the arrays that there are, by name."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        del values["num_samples"]
+        return {name: value for name, value in values.items() if value is not None}
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        lines = [f"EnsemblePrediction with num_samples={self.num_samples}:"]
+        for name, value in self.to_dict().items():
+            line = f"  {name:<19}{value.dtype} {value.shape}"
+            # Averages that mean something, of what has one figure for each example.
+            if value.ndim == 1 and len(value):
+                line += f", {value.mean():.3g} on average"
+            lines.append(line)
+        return "\n".join(lines)

@@ -52,6 +52,7 @@ from tfvn.prediction import (
     sample_model,
     zero_mean_predict,
 )
+from tfvn.serving import export_ensemble
 from tfvn.training import (
     Model,
     Sequential,
@@ -103,6 +104,7 @@ __all__ = [
     "distributions",
     "ensemble_predict",
     "estimators",
+    "export_ensemble",
     "kernel",
     "kl",
     "layers",

@@ -1,9 +1,11 @@
 """The signatures of an export: what a server can be asked."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfvn import estimators
@@ -20,7 +22,7 @@ SUMMARY = ("mean", "std", "entropy", "mutual_information")
 INPUT = "inputs"
 SEED = "seed"
 _SEED_SPEC = tf.TensorSpec([None, 2], tf.int32, name=SEED)
-_SMALLEST, _LARGEST = tf.int32.min, tf.int32.max
+_SMALLEST, _LARGEST = np.int32(tf.int32.min), np.int32(tf.int32.max)
 
 
 class Endpoints:
@@ -60,39 +62,35 @@ class Endpoints:
         posteriors = [layer.posterior for layer in stochastic_layers(model)]
         self.has_mean = not any(posterior.zero_mean for posterior in posteriors)
 
+    @functools.cached_property
     def functions(self) -> dict[str, tuple[Callable, dict[str, tf.TensorSpec]]]:
-        """Returns a function of a dictionary, and what is in it, for each signature."""
+        """A function of a dictionary, and what is in it, for each signature."""
         with_seed = {**self.specs, SEED: _SEED_SPEC}
+        # Traced here, once: what is saved as a signature is traced again and again.
+        summary = _traced(lambda tensors: self._draw(tensors, SUMMARY), with_seed)
+        samples = _traced(lambda tensors: self._draw(tensors, ("samples",)), with_seed)
         functions: dict[str, Any] = {
-            "serving_default": (self.serving_default, self.specs),
-            "samples": (self.samples, self.specs),
-            "seeded": (self.seeded, with_seed),
+            "serving_default": (_with_fresh_seeds(summary), self.specs),
+            "samples": (_with_fresh_seeds(samples), self.specs),
+            "seeded": (summary, with_seed),
         }
         if self.has_mean:
-            functions["mean"] = (self.mean, self.specs)
+            functions["mean"] = (_traced(self._mean, self.specs), self.specs)
         return functions
 
-    def serving_default(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Summarises fresh draws."""
-        return self._draw(tensors, SUMMARY)
+    def _draw(
+        self, tensors: dict[str, Tensor], parts: tuple[str, ...]
+    ) -> dict[str, Tensor]:
+        inputs, seeds = self._checked(tensors), tensors[SEED]
+        outputs, summaries = self._sampler(inputs, seeds, parts)
+        return _named(self._model, outputs, summaries)
 
-    def samples(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Returns fresh draws, on axis 1."""
-        return self._draw(tensors, ("samples",))
-
-    def seeded(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Summarises the draws that a seed for each row determines."""
-        return self._draw(tensors, SUMMARY)
-
-    def mean(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Predicts with the means of all weights, without noise."""
-        inputs, _ = self._checked(tensors)
-
+    def _mean(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         def without_noise(layer: Any) -> estimators.Estimator:
             return estimators.MeanWeights()
 
         with replaced_estimators(self._model, without_noise):
-            outputs = self._model(inputs, training=False)
+            outputs = self._model(self._checked(tensors), training=False)
         self._model._clear_losses()  # noqa: SLF001
         summaries = [
             summarize(output[:, None], kind)
@@ -104,18 +102,8 @@ class Endpoints:
         summaries = [{p: s[p] for p in parts if p in s} for s in summaries]
         return _named(self._model, outputs, summaries)
 
-    def _draw(
-        self, tensors: dict[str, Tensor], parts: tuple[str, ...]
-    ) -> dict[str, Tensor]:
-        inputs, rows = self._checked(tensors)
-        seeds = tensors.get(SEED)
-        if seeds is None:
-            seeds = _fresh_seeds(rows)
-        outputs, summaries = self._sampler(inputs, seeds, parts)
-        return _named(self._model, outputs, summaries)
-
-    def _checked(self, tensors: dict[str, Tensor]) -> tuple[Any, Tensor]:
-        """Returns inputs in the model's structure, and their number of rows."""
+    def _checked(self, tensors: dict[str, Tensor]) -> Any:
+        """Returns inputs that have been looked at, in the model's structure."""
         # A server does not look at shapes.
         tensors = {
             name: tf.ensure_shape(
@@ -132,7 +120,7 @@ class Endpoints:
         ]
         with tf.control_dependencies(checks):
             flat = [_finite(tensors[name], f"Input `{name}`") for name in self.specs]
-        return keras.tree.pack_sequence_as(self._structure, flat), counts[0]
+        return keras.tree.pack_sequence_as(self._structure, flat)
 
 
 def _inputs(
@@ -171,20 +159,28 @@ def _inputs(
     return structure, specs
 
 
-def _fresh_seeds(rows: Tensor) -> Tensor:
-    """Returns a seed for each row that nobody can repeat.
+def _traced(function: Callable, specs: dict[str, tf.TensorSpec]) -> Callable:
+    return tf.function(
+        function, input_signature=[specs], autograph=False
+    ).get_concrete_function()
+
+
+def _with_fresh_seeds(function: Callable) -> Callable:
+    """Returns a function that gives each row a seed that nobody can repeat.
 
     With both of its own seeds zero, the op takes one from the system whenever it is
-    loaded. `tf.random.uniform` would put the seed of `tf.random.set_seed` into the
-    export, and every replica of a server would draw the same.
+    loaded. `tf.random.uniform` would put that of `tf.random.set_seed` into the export,
+    and every replica of a server would draw the same.
     """
-    return tf.raw_ops.RandomUniformInt(
-        shape=[rows, 2],
-        minval=tf.constant(_SMALLEST, tf.int32),
-        maxval=tf.constant(_LARGEST, tf.int32),
-        seed=0,
-        seed2=0,
-    )
+
+    def draw(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        rows = tf.shape(next(iter(tensors.values())))[0]
+        seeds = tf.raw_ops.RandomUniformInt(
+            shape=[rows, 2], minval=_SMALLEST, maxval=_LARGEST, seed=0, seed2=0
+        )
+        return function({**tensors, SEED: seeds})
+
+    return draw
 
 
 def _named(

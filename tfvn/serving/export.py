@@ -141,14 +141,14 @@ def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndar
     seed = np.zeros([len(values[0]), 2], "int32")
     return {
         name: {key: seed if key == SEED else inputs[key] for key in wanted}
-        for name, (_, wanted) in endpoints.functions().items()
+        for name, (_, wanted) in endpoints.functions.items()
     }
 
 
 def _write(folder: pathlib.Path, model: keras.Model, endpoints: Endpoints) -> None:
     archive = keras.export.ExportArchive()
     archive.track(model)
-    for name, (function, specs) in endpoints.functions().items():
+    for name, (function, specs) in endpoints.functions.items():
         archive.add_endpoint(name, function, input_signature=[specs])
     archive.write_out(folder, verbose=False)
 

@@ -100,7 +100,10 @@ class RowSampler:
         """Returns draws of shape `(rows, num_samples, ...)`."""
         count = self.num_samples
         if self._is_tiled:
-            return tf.vectorized_map(lambda row: draw(*row, count), (held, seeds))
+            # Two at least: a product with one row rounds in another way than with more.
+            copies = max(count, 2)
+            draws = tf.vectorized_map(lambda row: draw(*row, copies), (held, seeds))
+            return [tensor[:, :count] for tensor in draws]
 
         traced = tf.function(
             lambda held, seed: [output[0] for output in draw(held, seed, 1)],

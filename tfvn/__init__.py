@@ -12,6 +12,7 @@ from tfvn import (
     posteriors,
     priors,
     random,
+    serving,
     support,
 )
 from tfvn.layers import (
@@ -118,6 +119,7 @@ __all__ = [
     "random",
     "sample_model",
     "schedules",
+    "serving",
     "support",
     "variable_groups",
     "zero_mean_predict",

@@ -151,6 +151,8 @@ def _write(folder: pathlib.Path, model: keras.Model, endpoints: Endpoints) -> No
     for name, (function, specs) in endpoints.functions.items():
         archive.add_endpoint(name, function, input_signature=[specs])
     archive.write_out(folder, verbose=False)
+    # Keras has called the model to save it, and losses of a prediction are none.
+    model._clear_losses()  # noqa: SLF001
 
 
 def _try(folder: pathlib.Path, requests: dict[str, dict[str, np.ndarray]]) -> None:

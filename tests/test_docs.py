@@ -45,6 +45,15 @@ def test_training_page_runs_as_printed(capsys):
     assert "'elbo', 'kl', 'kl_weight', 'learning_rate_default'" in shown
 
 
+def test_serving_page_runs_as_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (block,) = python_blocks(ROOT / "docs" / "serving.md")
+    exec(block, {})
+    shown = capsys.readouterr().out.splitlines()[-1]
+    assert shown == "['entropy', 'mean', 'mutual_information', 'std']"
+    assert (tmp_path / "saved_models/digits/1/saved_model.pb").is_file()
+
+
 def test_contributing_runs_as_printed(capsys, registries):
     scope = {}
     for block in python_blocks(ROOT / "CONTRIBUTING.md"):

@@ -54,6 +54,16 @@ def test_serving_page_runs_as_printed(capsys, tmp_path, monkeypatch):
     assert (tmp_path / "saved_models/digits/1/saved_model.pb").is_file()
 
 
+def test_prediction_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "prediction.md")
+    scope = {}
+    exec(block, scope)
+    shown = capsys.readouterr().out.splitlines()
+    assert "mutual_information" in shown[-2]
+    assert float(shown[-1].split()[-1]) < 0.2
+    assert scope["answer"].mean.shape == (360, 10)
+
+
 def test_contributing_runs_as_printed(capsys, registries):
     scope = {}
     for block in python_blocks(ROOT / "CONTRIBUTING.md"):

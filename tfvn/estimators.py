@@ -75,12 +75,16 @@ class Estimator(abc.ABC):
     ) -> Estimate:
         """Returns one draw of the output."""
 
-    def prepare(self, terms: list[Term]) -> Any:
+    def prepare(self, terms: list[Term], offset: Tensor | None) -> Any:
         """Returns what all draws of an output have in common, or `None`.
 
         It is a structure of tensors that have the batch as their first axis, of which
         `redraw` makes draws for less than a call each. `None`, for an estimator that
         shares nothing between draws, means that it has to be called for each.
+
+        Args:
+            terms: The summands of the output.
+            offset: What is added to every draw, a bias, or `None`.
         """
         return None
 
@@ -127,12 +131,15 @@ class LocalReparameterization(Estimator):
         noise = tf.cast(noise * scale, terms[0].inputs.dtype)
         return _around_the_mean(terms, noise)
 
-    def prepare(self, terms: list[Term]) -> tuple[Tensor | None, Tensor]:
+    def prepare(self, terms: list[Term], offset: Tensor | None) -> Any:
         """Returns the mean of the output, `None` where it is zero, and its scale."""
-        means = _means(terms)
         scale = safe_sqrt(_sum(_variance(term) for term in terms))
         scale = tf.cast(scale, terms[0].inputs.dtype)
-        return (_sum(means) if means else None), scale
+        means = _means(terms)
+        mean = _sum(means) if means else None
+        if offset is not None:
+            mean = add(tf.zeros_like(scale) if mean is None else mean, offset)
+        return mean, scale
 
     def redraw(
         self, prepared: Any, copies: int, seed_generator: random.SeedGenerator
@@ -231,8 +238,8 @@ class OnlyVariance(LocalReparameterization):
     ) -> Estimate:
         return super().__call__([_without_mean(t) for t in terms], seed_generator)
 
-    def prepare(self, terms: list[Term]) -> tuple[Tensor | None, Tensor]:
-        return super().prepare([_without_mean(term) for term in terms])
+    def prepare(self, terms: list[Term], offset: Tensor | None) -> Any:
+        return super().prepare([_without_mean(term) for term in terms], offset)
 
 
 @tf.custom_gradient

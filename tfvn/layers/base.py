@@ -224,7 +224,12 @@ class StochasticLayer(keras.Layer):
         # A prediction has no loss.
         if random.current_stream() is None:
             self._add_kl(readings, drawn, training)
-        return self._finish(outputs, noise)
+        offset = self._offset(outputs.dtype)
+        if offset is not None:
+            outputs = estimators.add(outputs, offset)
+        if noise is not None:
+            outputs += noise
+        return outputs if self.activation is None else self.activation(outputs)
 
     @property
     def noise_per_example(self) -> bool | None:
@@ -240,7 +245,7 @@ class StochasticLayer(keras.Layer):
         if inputs.dtype.is_floating:
             inputs = tf.cast(inputs, self.compute_dtype)
         _, terms = self._terms(inputs)
-        return self.estimator.prepare(terms)
+        return self.estimator.prepare(terms, self._offset(terms[0].inputs.dtype))
 
     def redraw(self, prepared: Any, copies: int) -> Tensor:
         """Returns `copies` draws of the output of each example, one after the other.
@@ -253,7 +258,7 @@ class StochasticLayer(keras.Layer):
             copies: Number of draws.
         """
         outputs = self.estimator.redraw(prepared, copies, self.seed_generator)
-        return self._finish(outputs, noise=None)
+        return outputs if self.activation is None else self.activation(outputs)
 
     def _terms(self, inputs: Tensor) -> tuple[list[Posterior], list[Term]]:
         """Returns the posteriors as they are now, and the summands of the output."""
@@ -276,15 +281,11 @@ class StochasticLayer(keras.Layer):
             terms.append(Term(op, readings[1], one))
         return readings, terms
 
-    def _finish(self, outputs: Tensor, noise: Tensor | None) -> Tensor:
-        if self.bias is not None:
-            bias = tf.cast(self.bias.value, outputs.dtype)
-            outputs = estimators.add(outputs, self.expand_bias(bias))
-        if noise is not None:
-            outputs += noise
-        if self.activation is not None:
-            outputs = self.activation(outputs)
-        return outputs
+    def _offset(self, dtype: tf.DType) -> Tensor | None:
+        """Returns a bias that is not random, in a shape that broadcasts to outputs."""
+        if self.bias is None:
+            return None
+        return self.expand_bias(tf.cast(self.bias.value, dtype))
 
     def kl_divergence(self) -> Tensor:
         """Returns KL(posterior || prior), summed over all weights, in nats.

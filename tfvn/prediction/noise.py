@@ -3,8 +3,8 @@
 A layer says so by an attribute `noise_per_example`: `True` where the examples of a batch
 get independent noise, `False` where they share some of it, `None` where there is none.
 For Keras's own layers the table below says it. A layer of unknown kind that owns a
-`keras.random.SeedGenerator` is taken to draw noise that a batch shares, which is slower
-than need be and never wrong.
+`keras.random.SeedGenerator` gets a pass for each draw, as if a batch shared its noise,
+and a seed for each block of rows, as if it did not: slower than need be, and never wrong.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from keras.src.layers.preprocessing.data_layer import DataLayer
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
 from tfvn import random, sampling
+from tfvn.layers.base import StochasticLayer
 from tfvn.layers.inside import all_layers
 
 
@@ -29,12 +30,19 @@ def noise_of(layer: Any) -> bool | None:
 
     Layers inside of the layer do not count; see `is_noisy`.
     """
-    said = getattr(layer, "noise_per_example", None)
-    if said is not None or hasattr(type(layer), "noise_per_example"):
-        return said
+    if hasattr(layer, "noise_per_example"):
+        return layer.noise_per_example
     if _is_known(layer):
         return _keras_noise(layer)
-    return False if _generators(layer) else None
+    return False if _is_unknown(layer) else None
+
+
+def has_own_noise(layer: Any) -> bool:
+    """Whether any of a layer's own noise is, or may be, per example."""
+    if isinstance(layer, StochasticLayer):
+        # Flipout shares a kernel and has signs for each example.
+        return layer.estimator.draws_noise and not layer.estimator.draws_weights
+    return bool(noise_of(layer)) or _is_unknown(layer)
 
 
 def is_noisy(operation: Any) -> bool:
@@ -65,11 +73,11 @@ def drawing(model: keras.Layer) -> Iterator[None]:
 
 
 def per_example_generators(model: keras.Layer) -> list[Any]:
-    """Returns the seed generators of a model whose noise is per example."""
+    """Returns the seed generators of a model whose noise is, or may be, per example."""
     return [
         generator
         for layer in all_layers(model)
-        if noise_of(layer)
+        if noise_of(layer) or _is_unknown(layer)
         for generator in _generators(layer)
     ]
 
@@ -126,6 +134,12 @@ def _(layer: Any) -> bool | None:
 @_keras_noise.register(DataLayer)
 def _(layer: Any) -> bool | None:
     return None  # augmentation belongs to training
+
+
+def _is_unknown(layer: Any) -> bool:
+    """Whether a layer draws noise, by its generators, of which nobody says more."""
+    is_told = hasattr(layer, "noise_per_example") or _is_known(layer)
+    return not is_told and bool(_generators(layer))
 
 
 def _is_known(layer: Any) -> bool:

@@ -50,7 +50,7 @@ def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
             f"built. Received: model={getattr(model, 'name', model)!r} of type "
             f"{type(model).__name__}"
         )
-    return _Holder(random.Stream(seed_pair(seed))).copy(model)
+    return _Holder(random.Stream(seed_pair(seed))).hold(model)
 
 
 class _Holder:
@@ -65,21 +65,26 @@ class _Holder:
         self._copies: dict[int, keras.Layer] = {}
         self._pairs: list[tuple[keras.Layer, keras.Layer]] = []
 
-    def copy(self, model: keras.Model) -> keras.Model:
-        """Returns a plain model of copied layers."""
-        copy = keras.models.clone_model(model, clone_function=self._copy_layer)
-        if not isinstance(model, keras.Sequential):
-            # A clone is of the class of the original.
-            copy = keras.Model(copy.input, copy.output, name=model.name)
-        # A copy has variables once its model has been made.
-        while self._pairs:
-            self._fill(*self._pairs.pop(0))
-        return copy
+    def hold(self, model: keras.Model) -> keras.Model:
+        """Returns a plain model with a draw."""
+        held = self._copy(model)
+        # Copies have variables once their model has been made.
+        for layer, copy in self._pairs:
+            self._fill(layer, copy)
+        return held
+
+    def _copy(self, model: keras.Model) -> keras.Model:
+        copy: Any = keras.models.clone_model(model, clone_function=self._copy_layer)
+        if isinstance(model, keras.Sequential):
+            return copy
+        # A clone is of the class of the original.
+        inputs, outputs = copy._inputs_struct, copy._outputs_struct  # noqa: SLF001
+        return keras.Model(inputs, outputs, name=model.name)
 
     def _copy_layer(self, layer: keras.Layer) -> keras.Layer:
         if id(layer) not in self._copies:
             if functional_graph(layer) is not None:
-                self._copies[id(layer)] = self.copy(layer)
+                self._copies[id(layer)] = self._copy(layer)
             else:
                 copy = _twin(layer)
                 self._copies[id(layer)] = copy
@@ -87,6 +92,8 @@ class _Holder:
         return self._copies[id(layer)]
 
     def _fill(self, layer: Any, copy: Any) -> None:
+        if not isinstance(layer, keras.Layer):
+            return  # an operation, such as a sum
         if not isinstance(layer, StochasticLayer):
             copy.set_weights(layer.get_weights())
             return

@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfvn import random
-from tfvn.layers.inside import all_layers, replaced_estimators, stochastic_layers
+from tfvn.layers.inside import all_layers, replaced_estimators
 from tfvn.prediction import noise
+from tfvn.prediction.blocks import over_blocks, split
 from tfvn.prediction.outputs import summarize
 from tfvn.prediction.program import Program, functional_graph
 
@@ -47,13 +48,10 @@ class Sampler:
         self._model: Callable[[], Any] = weakref.ref(model)
         self._estimator_of = estimator_of or (lambda layer: layer.estimator)
         with replaced_estimators(model, self._estimator_of):
-            found = [noise.noise_of(layer) for layer in all_layers(model)]
+            layers = all_layers(model)
+            found = [noise.noise_of(layer) for layer in layers]
             kinds = [kind for kind in found if kind is not None]
-            # Flipout has noise of both kinds.
-            self._has_own_noise = any(kinds) or any(
-                not layer.estimator.draws_weights and layer.estimator.draws_noise
-                for layer in stochastic_layers(model)
-            )
+            self._has_own_noise = any(noise.has_own_noise(layer) for layer in layers)
         self.draws = bool(kinds)
         self._outputs: Any = None
         self._is_tiled = all(kinds)
@@ -158,7 +156,7 @@ class Sampler:
                 own = random.fold_in(own, block)
                 if self._is_tiled:
                     outputs = draw(held, shared, own)
-                    outputs = [_split(output, num_samples) for output in outputs]
+                    outputs = [split(output, num_samples) for output in outputs]
                 else:
                     outputs = _draw_one_by_one(draw, held, shared, own, num_samples)
                 return _summaries(outputs, kinds, parts)
@@ -173,7 +171,12 @@ class Sampler:
             size = self.block_size(num_samples)
             if size is None:
                 return draw_block(held, seed, first_block)
-            return _over_blocks(draw_block, held, seed, first_block, size)
+            return over_blocks(
+                lambda block, index: draw_block(block, seed, first_block + index),
+                draw_block.structured_outputs,
+                held,
+                size,
+            )
 
 
 def sampler_of(
@@ -247,12 +250,6 @@ def _flatten(structure: Any) -> list[Any]:
     return keras.tree.flatten(structure)
 
 
-def _split(output: Tensor, num_samples: int) -> Tensor:
-    shape = tf.shape(output)
-    split = tf.reshape(output, tf.concat([[-1, num_samples], shape[1:]], axis=0))
-    return tf.ensure_shape(split, [None, num_samples, *output.shape[1:]])
-
-
 def _draw_one_by_one(
     draw: Any, held: list[Tensor], seed: Tensor, example_seed: Tensor, count: int
 ) -> Any:
@@ -288,29 +285,3 @@ def _summaries(
         {part: value for part, value in summarize(draws, kind).items() if part in parts}
         for draws, kind in zip(flat, kinds, strict=True)
     ]
-
-
-def _over_blocks(
-    draw_block: Any, held: list[Tensor], seed: Tensor, first_block: Tensor, size: int
-) -> Any:
-    rows = tf.shape(held[0])[0]
-    count = (rows + size - 1) // size
-    results = draw_block.structured_outputs
-    arrays = [
-        tf.TensorArray(t.dtype, count, infer_shape=False, element_shape=t.shape)
-        for t in tf.nest.flatten(results)
-    ]
-
-    def body(index: Tensor, arrays: Any) -> Any:
-        block = [tensor[index * size : (index + 1) * size] for tensor in held]
-        values = tf.nest.flatten(draw_block(block, seed, first_block + index))
-        written = [
-            array.write(index, value)
-            for array, value in zip(arrays, values, strict=True)
-        ]
-        return index + 1, written
-
-    _, arrays = tf.while_loop(
-        lambda index, _: index < count, body, (0, arrays), parallel_iterations=1
-    )
-    return tf.nest.pack_sequence_as(results, [array.concat() for array in arrays])

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfvn import estimators, layers, random
 from tfvn.layers.inside import all_layers, replaced_estimators
 from tfvn.prediction import noise
+from tfvn.prediction.blocks import over_blocks, split
 from tfvn.prediction.outputs import summarize
 from tfvn.prediction.program import Program
 
@@ -79,16 +80,26 @@ class RowSampler:
                 outputs = keras.tree.map_structure(lambda _: None, drawn)
                 return keras.tree.flatten(drawn)
 
-            def draw_block(*tensors: Tensor) -> list[dict[str, Tensor]]:
-                draws = self._draws(draw, list(tensors[:-1]), tensors[-1])
+            def draw_block(tensors: list[Tensor]) -> list[dict[str, Tensor]]:
+                *held, seeds = tensors
+                draws = self._draws(draw, held, seeds)
                 summaries = [
                     summarize(d, kind)
                     for d, kind in zip(draws, self.kinds, strict=True)
                 ]
                 return [{p: s[p] for p in parts if p in s} for s in summaries]
 
-            held = [tensor[: tf.shape(seeds)[0]] for tensor in program.held]
-            summaries = _over_blocks(draw_block, [*held, seeds], self._block_size)
+            tensors = [t[: tf.shape(seeds)[0]] for t in program.held] + [seeds]
+            # A function of its own, whose outputs are known before it is called.
+            traced = tf.function(draw_block, autograph=False).get_concrete_function(
+                [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in tensors]
+            )
+            summaries = over_blocks(
+                lambda block, index: traced(block),
+                traced.structured_outputs,
+                tensors,
+                self._block_size,
+            )
             model._clear_losses()  # noqa: SLF001
         return outputs, summaries
 
@@ -126,7 +137,7 @@ class RowSampler:
             ],
             parallel_iterations=_DRAWS_AT_A_TIME,
         )
-        return [_split(tensor, count) for tensor in draws]
+        return [split(tensor, count) for tensor in draws]
 
 
 def with_a_kernel_per_row(layer: Any) -> estimators.Estimator:
@@ -154,9 +165,9 @@ class _LocalOfVectors(estimators.LocalReparameterization):
         _check_vectors(terms)
         return super().__call__(terms, seed_generator)
 
-    def prepare(self, terms: Any) -> Any:
+    def prepare(self, terms: Any, offset: Any) -> Any:
         _check_vectors(terms)
-        return super().prepare(terms)
+        return super().prepare(terms, offset)
 
 
 def _check_vectors(terms: Any) -> None:
@@ -191,40 +202,6 @@ class _RowStream(random.Stream):
 
 def _with_a_row(tensor: Tensor) -> Tensor:
     return tf.pad(tensor, [[0, 1], *[[0, 0]] * (tensor.shape.rank - 1)])
-
-
-def _split(tensor: Tensor, count: int) -> Tensor:
-    shape = tf.concat([[-1, count], tf.shape(tensor)[1:]], axis=0)
-    return tf.ensure_shape(tf.reshape(tensor, shape), [None, count, *tensor.shape[1:]])
-
-
-def _over_blocks(function: Callable, tensors: list[Tensor], size: int) -> Any:
-    """Applies a function to some rows of tensors after the other."""
-    rows = tf.shape(tensors[0])[0]
-    count = (rows + size - 1) // size
-    # A function of its own, whose outputs are known before it is called.
-    traced = tf.function(function, autograph=False).get_concrete_function(
-        *[tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in tensors]
-    )
-    results = traced.structured_outputs
-    arrays = [
-        tf.TensorArray(t.dtype, count, infer_shape=False, element_shape=t.shape)
-        for t in tf.nest.flatten(results)
-    ]
-
-    def body(index: Tensor, arrays: Any) -> Any:
-        block = [tensor[index * size : (index + 1) * size] for tensor in tensors]
-        values = tf.nest.flatten(traced(*block))
-        written = [
-            array.write(index, value)
-            for array, value in zip(arrays, values, strict=True)
-        ]
-        return index + 1, written
-
-    _, arrays = tf.while_loop(
-        lambda index, _: index < count, body, (0, arrays), parallel_iterations=1
-    )
-    return tf.nest.pack_sequence_as(results, [array.concat() for array in arrays])
 
 
 @contextlib.contextmanager

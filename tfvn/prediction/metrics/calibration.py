@@ -1,0 +1,182 @@
+"""Whether probabilities mean what they say."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfvn.prediction.metrics.base import (
+    MeanOfExamples,
+    check_rank,
+    class_labels,
+    class_probabilities,
+)
+from tfvn.prediction.metrics.ranking import NUM_CELLS, cell_of
+
+Tensor = Any
+
+BINNINGS = ("uniform", "adaptive")
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class ExpectedCalibrationError(keras.metrics.Metric):
+    """How far the confidence of a classifier is from its accuracy, on average.
+
+    Examples are put in bins by their confidence, the largest probability; the error is
+    the mean over examples of the distance between the accuracy and the mean confidence
+    of their bin.
+
+    Args:
+        num_bins: Number of bins.
+        binning: `"uniform"` for bins of equal width, or `"adaptive"` for bins of equally
+            many examples (known up to ties: doubts, 1 minus the confidence, that differ
+            by less than one part in 2,000).
+        name: Name of the metric.
+        dtype: As in every Keras metric.
+
+    Call arguments:
+        y_true: Labels, integers or one-hot.
+        y_pred: Probabilities `(batch_size, num_classes)`, or `(batch_size, 1)` of the
+            second of two classes: the `mean` of an ensemble.
+
+    Example:
+
+    >>> import tfvn
+    >>> metric = tfvn.metrics.ExpectedCalibrationError(num_bins=10)
+    >>> metric.update_state([0, 1], [[0.75, 0.25], [0.75, 0.25]])
+    >>> float(metric.result())
+    0.25
+
+    Reference:
+
+    - [Guo et al., 2017](https://arxiv.org/abs/1706.04599), section 2
+    - [Nguyen and O'Connor, 2015](https://arxiv.org/abs/1508.05154), for adaptive bins
+    """
+
+    def __init__(
+        self,
+        num_bins: int = 15,
+        binning: str = "uniform",
+        name: str = "expected_calibration_error",
+        dtype: Any = None,
+    ):
+        super().__init__(name=name, dtype=dtype)
+        if not isinstance(num_bins, int) or num_bins < 1:
+            raise ValueError(
+                "Argument `num_bins` must be an integer of at least 1. "
+                f"Received: num_bins={num_bins!r}"
+            )
+        if binning not in BINNINGS:
+            raise ValueError(
+                f"Argument `binning` must be one of {list(BINNINGS)}. "
+                f"Received: binning={binning!r}"
+            )
+        self.num_bins, self.binning = num_bins, binning
+        cells = num_bins if binning == "uniform" else NUM_CELLS
+        # Of each cell: the weight of its examples, of the right ones, their confidence.
+        self.sums = self.add_variable(
+            (3, cells), initializer="zeros", dtype="float32", name="sums"
+        )
+
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
+        """Adds a batch."""
+        probabilities = class_probabilities(tf.cast(y_pred, tf.float32))
+        check_rank(probabilities, 2, "probabilities of shape (batch_size, num_classes)")
+        labels = class_labels(y_true, probabilities.shape[-1])
+        confidence = tf.reduce_max(probabilities, axis=-1)
+        answers = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+        right = tf.cast(answers == labels, tf.float32)
+        weight = tf.ones_like(confidence)
+        if sample_weight is not None:
+            weight *= tf.reshape(tf.cast(sample_weight, tf.float32), [-1])
+        if self.binning == "uniform":
+            # Bins are open on the left, as in the paper.
+            cells = tf.cast(tf.math.ceil(confidence * self.num_bins), tf.int32) - 1
+            cells = tf.clip_by_value(cells, 0, self.num_bins - 1)
+        else:
+            cells = cell_of(confidence - 1.0)
+        values = tf.stack([weight, weight * right, weight * confidence], axis=1)
+        sums = tf.math.unsorted_segment_sum(values, cells, self.sums.shape[1])
+        self.sums.assign_add(tf.transpose(sums))
+
+    def result(self) -> Tensor:
+        sums = tf.cast(self.sums.value, tf.float64)
+        if self.binning == "adaptive":
+            sums = _in_equal_parts(sums, self.num_bins)
+        weight, right, confidence = tf.unstack(sums)
+        error = tf.reduce_sum(tf.abs(right - confidence))
+        return tf.cast(tf.math.divide_no_nan(error, tf.reduce_sum(weight)), self.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "num_bins": self.num_bins,
+            "binning": self.binning,
+            "name": self.name,
+            "dtype": self.dtype,
+        }
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class BrierScore(MeanOfExamples):
+    """The squared distance of probabilities from the one-hot label.
+
+    From 0 for sure and right to 2 for sure and wrong, summed over classes. With two
+    classes it is twice the score of the second one alone.
+
+    Args:
+        name: Name of the metric.
+        dtype: As in every Keras metric.
+
+    Call arguments:
+        y_true: Labels, integers or one-hot.
+        y_pred: Probabilities `(batch_size, num_classes)`.
+
+    Example:
+
+    >>> import tfvn
+    >>> metric = tfvn.metrics.BrierScore()
+    >>> metric.update_state([0], [[0.5, 0.5]])
+    >>> float(metric.result())
+    0.5
+
+    Reference:
+
+    - Brier, 1950, Verification of forecasts expressed in terms of probability
+    """
+
+    def __init__(self, name: str = "brier_score", dtype: Any = None):
+        super().__init__(name=name, dtype=dtype)
+
+    def value_of(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        probabilities = class_probabilities(y_pred)
+        check_rank(probabilities, 2, "probabilities of shape (batch_size, num_classes)")
+        classes = probabilities.shape[-1]
+        targets = tf.one_hot(class_labels(y_true, classes), classes)
+        return tf.reduce_sum(tf.square(probabilities - targets), axis=-1)
+
+
+def _in_equal_parts(sums: Tensor, count: int) -> Tensor:
+    """Returns sums by cells as sums by bins of equal weight; cells may be divided."""
+    cumulated = tf.concat(
+        [tf.zeros((3, 1), sums.dtype), tf.cumsum(sums, axis=1)], axis=1
+    )
+    weight = cumulated[0]
+    # As `numpy.array_split`: the first bins get one more where it does not come out even.
+    total = weight[-1]
+    least = tf.floor(total / count)
+    sizes = least + tf.cast(
+        tf.range(count) < tf.cast(total - least * count, tf.int32), sums.dtype
+    )
+    ends = tf.minimum(tf.cumsum(sizes), total)
+    cell = tf.searchsorted(weight, ends)
+    cell = tf.clip_by_value(cell, 1, weight.shape[0] - 1)
+    before = tf.gather(weight, cell - 1)
+    share = tf.math.divide_no_nan(ends - before, tf.gather(weight, cell) - before)
+    low, high = (
+        tf.gather(cumulated, cell - 1, axis=1),
+        tf.gather(cumulated, cell, axis=1),
+    )
+    at_ends = low + share * (high - low)
+    return at_ends - tf.concat([tf.zeros((3, 1), sums.dtype), at_ends[:, :-1]], axis=1)

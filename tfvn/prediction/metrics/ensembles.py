@@ -1,0 +1,137 @@
+"""Metrics of the draws of an ensemble."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfvn.prediction.metrics.base import (
+    MeanOfExamples,
+    check_rank,
+    class_labels,
+    class_probabilities,
+    entropy,
+)
+
+Tensor = Any
+
+# Where the logarithm of a probability that has rounded to zero ends.
+_SMALLEST = 1e-30
+
+
+class _OfDraws(MeanOfExamples):
+    """A metric of `(batch_size, num_samples, num_classes)` probabilities."""
+
+    def __init__(self, name: str | None = None, dtype: Any = None):
+        super().__init__(name=name, dtype=dtype)
+
+    def value_of(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        check_rank(y_pred, 3, "draws of shape (batch_size, num_samples, num_classes)")
+        return self.value_of_draws(y_true, class_probabilities(y_pred))
+
+    def value_of_draws(self, y_true: Tensor, draws: Tensor) -> Tensor:
+        """Returns a figure for each example."""
+        raise NotImplementedError
+
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name, "dtype": self.dtype}
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class EnsembleNLL(_OfDraws):
+    """The negative log-likelihood of the averaged probabilities, in nats.
+
+    Args:
+        name: Name of the metric.
+        dtype: As in every Keras metric.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> metric = tfvn.metrics.EnsembleNLL()
+    >>> draws = np.array([[[0.2, 0.8], [0.8, 0.2]]])  # one example, two draws
+    >>> metric.update_state([0], draws)
+    >>> round(float(metric.result()), 4)
+    0.6931
+    """
+
+    def value_of_draws(self, y_true: Tensor, draws: Tensor) -> Tensor:
+        mean = tf.reduce_mean(draws, axis=1)
+        labels = class_labels(y_true, mean.shape[-1])
+        likelihood = tf.gather(mean, labels, batch_dims=1)
+        return -tf.math.log(tf.maximum(likelihood, _SMALLEST))
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class EnsembleAccuracy(_OfDraws):
+    """How often the class of the largest averaged probability is right.
+
+    Args:
+        name: Name of the metric.
+        dtype: As in every Keras metric.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> metric = tfvn.metrics.EnsembleAccuracy()
+    >>> metric.update_state([1], np.array([[[0.2, 0.8], [0.6, 0.4]]]))
+    >>> float(metric.result())
+    1.0
+    """
+
+    def value_of_draws(self, y_true: Tensor, draws: Tensor) -> Tensor:
+        mean = tf.reduce_mean(draws, axis=1)
+        labels = class_labels(y_true, mean.shape[-1])
+        return tf.argmax(mean, axis=-1, output_type=tf.int32) == labels
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class PredictiveEntropy(_OfDraws):
+    """The entropy of the averaged probabilities, in nats: all that is not known.
+
+    Labels are not looked at.
+
+    Args:
+        name: Name of the metric.
+        dtype: As in every Keras metric.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> metric = tfvn.metrics.PredictiveEntropy()
+    >>> metric.update_state(None, np.array([[[0.0, 1.0], [1.0, 0.0]]]))
+    >>> round(float(metric.result()), 4)
+    0.6931
+    """
+
+    def value_of_draws(self, y_true: Tensor, draws: Tensor) -> Tensor:
+        return entropy(tf.reduce_mean(draws, axis=1))
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class MutualInformation(_OfDraws):
+    """What the draws disagree on, in nats: what more data could teach.
+
+    The entropy of the averaged probabilities less the averaged entropy. Labels are not
+    looked at.
+
+    Args:
+        name: Name of the metric.
+        dtype: As in every Keras metric.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> metric = tfvn.metrics.MutualInformation()
+    >>> metric.update_state(None, np.array([[[0.5, 0.5], [0.5, 0.5]]]))
+    >>> float(metric.result())
+    0.0
+    """
+
+    def value_of_draws(self, y_true: Tensor, draws: Tensor) -> Tensor:
+        expected = tf.reduce_mean(entropy(draws), axis=1)
+        return tf.maximum(entropy(tf.reduce_mean(draws, axis=1)) - expected, 0.0)

@@ -163,17 +163,17 @@ class Sampler:
 
             # A function of its own, whose outputs are known before it is called.
             specs = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in held]
-            draw_block = tf.function(draw_block, autograph=False).get_concrete_function(
+            traced = tf.function(draw_block, autograph=False).get_concrete_function(
                 specs, tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int32)
             )
             # Losses of a pass, of activity regularizers say, are none of the model's.
             model._clear_losses()  # noqa: SLF001
             size = self.block_size(num_samples)
             if size is None:
-                return draw_block(held, seed, first_block)
+                return traced(held, seed, first_block)
             return over_blocks(
-                lambda block, index: draw_block(block, seed, first_block + index),
-                draw_block.structured_outputs,
+                lambda block, index: traced(block, seed, first_block + index),
+                traced.structured_outputs,
                 held,
                 size,
             )

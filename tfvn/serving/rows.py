@@ -68,9 +68,7 @@ class RowSampler:
             noise.drawing(model),
             _without_advice(),
         ):
-            # With a row more, a matrix product is of the same kind, and rounds the same
-            # way, whatever the size of the batch.
-            program = Program(model, keras.tree.map_structure(_with_a_row, inputs))
+            program = Program(model, inputs)
             outputs: Any = None
 
             def draw(held: list[Tensor], seed: Tensor, copies: int) -> list[Tensor]:
@@ -89,7 +87,7 @@ class RowSampler:
                 ]
                 return [{p: s[p] for p in parts if p in s} for s in summaries]
 
-            tensors = [t[: tf.shape(seeds)[0]] for t in program.held] + [seeds]
+            tensors = [*program.held, seeds]
             # A function of its own, whose outputs are known before it is called.
             traced = tf.function(draw_block, autograph=False).get_concrete_function(
                 [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in tensors]
@@ -111,10 +109,7 @@ class RowSampler:
         """Returns draws of shape `(rows, num_samples, ...)`."""
         count = self.num_samples
         if self._is_tiled:
-            # Two at least: a product with one row rounds in another way than with more.
-            copies = max(count, 2)
-            draws = tf.vectorized_map(lambda row: draw(*row, copies), (held, seeds))
-            return [tensor[:, :count] for tensor in draws]
+            return tf.vectorized_map(lambda row: draw(*row, count), (held, seeds))
 
         traced = tf.function(
             lambda held, seed: [output[0] for output in draw(held, seed, 1)],
@@ -198,10 +193,6 @@ class _RowStream(random.Stream):
         # As wide as the seeds are, in which products wrap around.
         offset = (self._taken * _STRIDE + 2**31) % 2**32 - 2**31
         return self._seed + tf.constant([0, offset], tf.int32)
-
-
-def _with_a_row(tensor: Tensor) -> Tensor:
-    return tf.pad(tensor, [[0, 1], *[[0, 0]] * (tensor.shape.rank - 1)])
 
 
 @contextlib.contextmanager

@@ -144,8 +144,10 @@ class TestCommand:
 
 class TestQuickstart:
     def test_arguments_reach_it(self, quickstart_calls):
-        assert cli.main(["quickstart", "--epochs", "3", "--seed", "7"]) == 0
-        assert quickstart_calls == [{"epochs": 3, "seed": 7}]
+        arguments = ["--epochs", "3", "--seed", "7", "--export", "models/m"]
+        assert cli.main(["quickstart", *arguments]) == 0
+        (call,) = quickstart_calls
+        assert call == {"epochs": 3, "seed": 7, "export": Path("models/m")}
 
     def test_defaults_are_those_of_the_function(self):
         from tfvn import quickstart
@@ -154,6 +156,7 @@ class TestQuickstart:
         arguments = cli._build_parser().parse_args(["quickstart"])
         assert arguments.epochs == parameters["epochs"].default
         assert arguments.seed == parameters["seed"].default
+        assert arguments.export == Path(parameters["export"].default)
 
     @pytest.mark.parametrize(
         "arguments", [["--epochs", "0"], ["--epochs", "2.5"], ["--seed", "-1"]]

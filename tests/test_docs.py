@@ -53,6 +53,15 @@ def test_noise_page_runs_as_printed(capsys):
     assert "in likelihood" in shown
 
 
+def test_serving_page_runs_as_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (block,) = python_blocks(ROOT / "docs" / "serving.md")
+    exec(block, {})
+    shown = capsys.readouterr().out.splitlines()[-1]
+    assert shown == "['entropy', 'mean', 'mutual_information', 'std']"
+    assert (tmp_path / "saved_models/digits/1/saved_model.pb").is_file()
+
+
 def test_prediction_page_runs_as_printed(capsys):
     (block,) = python_blocks(ROOT / "docs" / "prediction.md")
     scope = {}

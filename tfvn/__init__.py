@@ -13,6 +13,7 @@ from tfvn import (
     posteriors,
     priors,
     random,
+    serving,
     support,
 )
 from tfvn.analysis import jensen_gap
@@ -76,6 +77,7 @@ from tfvn.prediction import (
     sample_model,
     zero_mean_predict,
 )
+from tfvn.serving import export_ensemble
 from tfvn.training import (
     Model,
     Sequential,
@@ -149,6 +151,7 @@ __all__ = [
     "distributions",
     "ensemble_predict",
     "estimators",
+    "export_ensemble",
     "jensen_gap",
     "kernel",
     "kl",
@@ -164,6 +167,7 @@ __all__ = [
     "random",
     "sample_model",
     "schedules",
+    "serving",
     "support",
     "variable_groups",
     "zero_mean_predict",

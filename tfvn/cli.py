@@ -5,8 +5,10 @@ A subcommand is one `_add_<name>` function, which describes its arguments, and o
 """
 
 import argparse
+import contextlib
+import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import NoReturn
 
@@ -21,6 +23,10 @@ _EXAMPLES = """\
 examples:
   tfvn quickstart               train on the digits inside the package
   tfvn quickstart --epochs 5    the same, shorter and less accurate
+  tfvn inspect saved_models/digits
+                                what an export answers, and what it is made of
+  tfvn predict saved_models/digits --input images.npy
+                                ask it, as TensorFlow Serving would
   tfvn COMMAND --help           what a command does and takes
 """
 
@@ -34,13 +40,45 @@ It prints the test accuracy three ways:
   20 samples     the average of 20 draws: better than one
 
 and the predictive entropy on digits, on inverted digits and on noise: the
-network is less sure of inputs unlike those it was trained on.
+network is less sure of inputs unlike those it was trained on. In the end the
+ensemble is exported for TensorFlow Serving, and asked.
 """
 
 _QUICKSTART_EXAMPLES = """\
 examples:
   tfvn quickstart
   tfvn quickstart --epochs 5 --seed 1
+"""
+
+
+_INSPECT = """\
+Show what a saved model holds.
+
+For an export of `tfvn.export_ensemble`, or a directory of versions (then the
+newest): its signatures with names, types and shapes, the number of draws, the
+posteriors of its layers, and the other versions. For a `.keras` file: its
+stochastic layers.
+"""
+
+_INSPECT_EXAMPLES = """\
+examples:
+  tfvn inspect saved_models/digits
+  tfvn inspect saved_models/digits/3
+  tfvn inspect model.keras
+"""
+
+_PREDICT = """\
+Ask an export of `tfvn.export_ensemble`, by the loader that TensorFlow Serving
+uses. The rows come from a `.npy` file or, for a model of several inputs, from a
+`.npz` file that has them by name.
+"""
+
+_PREDICT_EXAMPLES = """\
+examples:
+  tfvn predict saved_models/digits --input images.npy
+  tfvn predict saved_models/digits --input images.npy --seed 1
+  tfvn predict saved_models/digits --input images.npy \\
+      --signature samples --output samples.npz
 """
 
 
@@ -95,6 +133,8 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_quickstart(commands)
+    _add_inspect(commands)
+    _add_predict(commands)
     return parser
 
 
@@ -120,14 +160,109 @@ def _add_quickstart(commands) -> None:
         metavar="N",
         help="fixes initial weights, shuffling and noise (default: %(default)s)",
     )
+    parser.add_argument(
+        "--export",
+        type=pathlib.Path,
+        default=pathlib.Path("saved_models/digits"),
+        metavar="PATH",
+        help="where the export goes, as a new version (default: %(default)s)",
+    )
     parser.set_defaults(run=_run_quickstart)
 
 
 def _run_quickstart(arguments: argparse.Namespace) -> int:
     from tfvn.quickstart import run
 
-    run(epochs=arguments.epochs, seed=arguments.seed)
+    run(epochs=arguments.epochs, seed=arguments.seed, export=arguments.export)
     return 0
+
+
+def _add_inspect(commands) -> None:
+    parser = commands.add_parser(
+        "inspect",
+        help="show what an export or a saved model holds",
+        description=_INSPECT,
+        epilog=_INSPECT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=pathlib.Path, metavar="PATH", help="the model")
+    parser.set_defaults(run=_run_inspect)
+
+
+def _run_inspect(arguments: argparse.Namespace) -> int:
+    from tfvn.serving import inspection
+
+    with _mistakes():
+        print(inspection.describe(arguments.path))
+    return 0
+
+
+def _add_predict(commands) -> None:
+    parser = commands.add_parser(
+        "predict",
+        help="ask an export, as TensorFlow Serving would",
+        description=_PREDICT,
+        epilog=_PREDICT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=pathlib.Path, metavar="PATH", help="the export")
+    parser.add_argument(
+        "--input",
+        type=pathlib.Path,
+        required=True,
+        metavar="FILE",
+        help="a .npy file of rows, or a .npz file of several inputs by name",
+    )
+    parser.add_argument(
+        "--signature",
+        metavar="NAME",
+        help="which signature to ask (default: serving_default, or seeded with --seed)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=_integer_from(0),
+        metavar="N",
+        help="makes the answer repeatable (default: fresh noise)",
+    )
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="a .npz file for the whole answer (default: print its first rows)",
+    )
+    parser.set_defaults(run=_run_predict)
+
+
+def _run_predict(arguments: argparse.Namespace) -> int:
+    import numpy as np
+
+    from tfvn.serving import inspection
+
+    with _mistakes():
+        loaded = np.load(arguments.input)
+        inputs = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+        answer = inspection.ask(
+            arguments.path, inputs, arguments.signature, arguments.seed
+        )
+        if arguments.output is None:
+            print(inspection.show(answer))
+        else:
+            # Its stub takes every keyword for `allow_pickle`.
+            np.savez(arguments.output, **answer)  # type: ignore[arg-type]
+    return 0
+
+
+@contextlib.contextmanager
+def _mistakes() -> Iterator[None]:
+    """Turns what paths, files and rows of the user's can get wrong into one line."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise CommandError(error.message.splitlines()[0]) from error
+    except (OSError, ValueError) as error:
+        raise CommandError(str(error).splitlines()[0]) from error
 
 
 def _integer_from(smallest: int):

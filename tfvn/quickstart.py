@@ -1,5 +1,6 @@
 """The quickstart: a variance network on digits, and what its uncertainty is worth."""
 
+import os
 import time
 
 import keras
@@ -27,32 +28,9 @@ def build_model() -> keras.Sequential:
     return model
 
 
-def with_mean_weights(model: keras.Sequential) -> keras.Sequential:
-    """Returns a copy of `model` that uses the means of its weights, without noise."""
-
-    def clone(layer: keras.Layer) -> keras.Layer:
-        config = layer.get_config()
-        if isinstance(layer, tfvn.layers.StochasticLayer):
-            config["estimator"] = "mean"
-        return type(layer).from_config(config)
-
-    copy = keras.models.clone_model(model, clone_function=clone)
-    copy.set_weights(model.get_weights())
-    return copy
-
-
-def predict_samples(
-    model: keras.Sequential, images: np.ndarray, num_samples: int = NUM_SAMPLES
-) -> np.ndarray:
-    """Returns class probabilities of shape (num_samples, len(images), 10)."""
-    draws = [model.predict(images, verbose=0) for _ in range(num_samples)]
-    return np.stack(draws)
-
-
-def predictive_entropy(samples: np.ndarray) -> float:
-    """Returns the entropy of the averaged predictions, in nats, over all images."""
-    mean = samples.mean(axis=0)
-    return float(-(mean * np.log(mean + 1e-12)).sum(axis=-1).mean())
+def entropy(model: keras.Sequential, images: np.ndarray) -> float:
+    """Returns the entropy of the ensemble's predictions, on average over all images."""
+    return float(tfvn.ensemble_predict(model, images, NUM_SAMPLES).entropy.mean())
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -60,12 +38,17 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
     return float((probabilities.argmax(axis=-1) == labels).mean())
 
 
-def run(epochs: int = 40, seed: int = 0) -> dict[str, float]:
-    """Trains the network, and prints what it can do and when it is unsure.
+def run(
+    epochs: int = 40,
+    seed: int = 0,
+    export: str | os.PathLike = "saved_models/digits",
+) -> dict[str, float]:
+    """Trains the network, prints what it can do and when it is unsure, and exports it.
 
     Args:
         epochs: Passes over the 1,437 training digits.
         seed: Determines the initial weights, the order of the data and the noise.
+        export: Where the export goes, as a new version.
 
     Returns:
         The printed figures by name.
@@ -81,22 +64,43 @@ def run(epochs: int = 40, seed: int = 0) -> dict[str, float]:
     )
     seconds = time.perf_counter() - start
 
-    samples = predict_samples(model, x_test)
-    mean_weights = with_mean_weights(model).predict(x_test, verbose=0)
+    answer = tfvn.ensemble_predict(model, x_test, NUM_SAMPLES, return_samples=True)
     noise = np.random.default_rng(seed).uniform(size=x_test.shape).astype("float32")
     figures = {
-        "accuracy_mean_weights": accuracy(mean_weights, y_test),
+        "accuracy_mean_weights": accuracy(tfvn.mean_predict(model, x_test), y_test),
         # On average: which of the draws comes first says nothing.
-        "accuracy_one_sample": sum(accuracy(one, y_test) for one in samples)
-        / len(samples),
-        "accuracy_ensemble": accuracy(samples.mean(axis=0), y_test),
-        "entropy_digits": predictive_entropy(samples),
-        "entropy_inverted": predictive_entropy(predict_samples(model, 1 - x_test)),
-        "entropy_noise": predictive_entropy(predict_samples(model, noise)),
+        "accuracy_one_sample": accuracy(np.asarray(answer.samples), y_test[:, None]),
+        "accuracy_ensemble": accuracy(answer.mean, y_test),
+        "entropy_digits": float(np.mean(answer.entropy)),
+        "entropy_inverted": entropy(model, 1 - x_test),
+        "entropy_noise": entropy(model, noise),
         "seconds": seconds,
     }
     print(_report(figures, len(x_test)))
+    print(_serve(model, export, x_test[:1]))
     return figures
+
+
+def _serve(
+    model: keras.Sequential, export: str | os.PathLike, image: np.ndarray
+) -> str:
+    """Exports the network, asks it as a server would, and returns what came back."""
+    labels = [str(digit) for digit in range(10)]
+    path = tfvn.export_ensemble(model, export, NUM_SAMPLES, labels=labels)
+    served = tfvn.serving.LoadedModel(path)
+    answer = {name: value[0] for name, value in served({"inputs": image}).items()}
+    digit = int(answer["mean"].argmax())
+    base = path.parent.resolve()
+    return f"""
+Exported for TensorFlow Serving: {path}
+    asked with one digit, by the server's loader, it answers:
+    "{digit}" with probability {answer["mean"][digit]:.3f} +- {answer["std"][digit]:.3f}
+    entropy {answer["entropy"]:.3f}, mutual information {answer["mutual_information"]:.3f} nats
+
+To serve it, and to ask it by REST (docs/serving.md):
+    docker run -p 8501:8501 -v {base}:/models/{base.name} \\
+        -e MODEL_NAME={base.name} tensorflow/serving
+    curl localhost:8501/v1/models/{base.name}/metadata"""
 
 
 class _Bar(keras.callbacks.Callback):

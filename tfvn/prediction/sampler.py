@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfvn import random
 from tfvn.layers.inside import all_layers, replaced_estimators
 from tfvn.prediction import noise
+from tfvn.prediction.blocks import over_blocks, split
 from tfvn.prediction.outputs import summarize
 from tfvn.prediction.program import Program, functional_graph
 
@@ -155,22 +156,27 @@ class Sampler:
                 own = random.fold_in(own, block)
                 if self._is_tiled:
                     outputs = draw(held, shared, own)
-                    outputs = [_split(output, num_samples) for output in outputs]
+                    outputs = [split(output, num_samples) for output in outputs]
                 else:
                     outputs = _draw_one_by_one(draw, held, shared, own, num_samples)
                 return _summaries(outputs, kinds, parts)
 
             # A function of its own, whose outputs are known before it is called.
             specs = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in held]
-            draw_block = tf.function(draw_block, autograph=False).get_concrete_function(
+            traced = tf.function(draw_block, autograph=False).get_concrete_function(
                 specs, tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int32)
             )
             # Losses of a pass, of activity regularizers say, are none of the model's.
             model._clear_losses()  # noqa: SLF001
             size = self.block_size(num_samples)
             if size is None:
-                return draw_block(held, seed, first_block)
-            return _over_blocks(draw_block, held, seed, first_block, size)
+                return traced(held, seed, first_block)
+            return over_blocks(
+                lambda block, index: traced(block, seed, first_block + index),
+                traced.structured_outputs,
+                held,
+                size,
+            )
 
 
 def sampler_of(
@@ -244,12 +250,6 @@ def _flatten(structure: Any) -> list[Any]:
     return keras.tree.flatten(structure)
 
 
-def _split(output: Tensor, num_samples: int) -> Tensor:
-    shape = tf.shape(output)
-    split = tf.reshape(output, tf.concat([[-1, num_samples], shape[1:]], axis=0))
-    return tf.ensure_shape(split, [None, num_samples, *output.shape[1:]])
-
-
 def _draw_one_by_one(
     draw: Any, held: list[Tensor], seed: Tensor, example_seed: Tensor, count: int
 ) -> Any:
@@ -285,29 +285,3 @@ def _summaries(
         {part: value for part, value in summarize(draws, kind).items() if part in parts}
         for draws, kind in zip(flat, kinds, strict=True)
     ]
-
-
-def _over_blocks(
-    draw_block: Any, held: list[Tensor], seed: Tensor, first_block: Tensor, size: int
-) -> Any:
-    rows = tf.shape(held[0])[0]
-    count = (rows + size - 1) // size
-    results = draw_block.structured_outputs
-    arrays = [
-        tf.TensorArray(t.dtype, count, infer_shape=False, element_shape=t.shape)
-        for t in tf.nest.flatten(results)
-    ]
-
-    def body(index: Tensor, arrays: Any) -> Any:
-        block = [tensor[index * size : (index + 1) * size] for tensor in held]
-        values = tf.nest.flatten(draw_block(block, seed, first_block + index))
-        written = [
-            array.write(index, value)
-            for array, value in zip(arrays, values, strict=True)
-        ]
-        return index + 1, written
-
-    _, arrays = tf.while_loop(
-        lambda index, _: index < count, body, (0, arrays), parallel_iterations=1
-    )
-    return tf.nest.pack_sequence_as(results, [array.concat() for array in arrays])

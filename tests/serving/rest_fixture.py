@@ -1,0 +1,165 @@
+"""The REST interface of the protocol fixture: JSON to tensors and back."""
+
+import http.server
+import json
+import re
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf import json_format
+from tensorflow_serving.apis import predict_pb2
+
+_ROUTE = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(/metadata|:predict)?")
+
+
+def invalid(message):
+    return tf.errors.InvalidArgumentError(None, None, message)
+
+
+def precondition(message):
+    return tf.errors.FailedPreconditionError(None, None, message)
+
+
+def missing(message):
+    return tf.errors.NotFoundError(None, None, message)
+
+
+class RestHandler(http.server.BaseHTTPRequestHandler):
+    """The REST interface."""
+
+    fixture = None
+    protocol_version = "HTTP/1.1"
+    # A request that is not followed by another lets go of its thread.
+    timeout = 5
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self._answer(self._get)
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(lambda spec, what: self._post(spec, what, body))
+
+    def _answer(self, method):
+        status, answer = 200, None
+        try:
+            match = _ROUTE.fullmatch(self.path)
+            if match is None:
+                raise missing(f"Malformed request: {self.path}")
+            spec = predict_pb2.PredictRequest().model_spec
+            spec.name = match[1]
+            if match[2]:
+                spec.version.value = int(match[2])
+            answer = method(spec, match[3])
+        except tf.errors.OpError as error:
+            status = 404 if error.error_code == tf.errors.NOT_FOUND else 400
+            answer = {"error": error.message}
+        content = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _get(self, spec, what):
+        version = self.fixture.version_of(spec)
+        if what == "/metadata":
+            definitions = self.fixture.signature_map(version)
+            fields = json_format.MessageToDict(
+                definitions, preserving_proto_field_name=True
+            )
+            model = {"name": spec.name, "signature_name": "", "version": str(version)}
+            return {"model_spec": model, "metadata": {"signature_def": fields}}
+        if what is not None:
+            raise missing(f"Malformed request: {self.path}")
+        shown = [version] if spec.HasField("version") else sorted(self.fixture.models)
+        status = {"error_code": "OK", "error_message": ""}
+        return {
+            "model_version_status": [
+                {"version": str(v), "state": "AVAILABLE", "status": status}
+                for v in shown
+            ]
+        }
+
+    def _post(self, spec, what, body):
+        if what != ":predict":
+            raise missing(f"Malformed request: {self.path}")
+        try:
+            request = json.loads(body)
+        except ValueError as error:
+            raise invalid(f"JSON Parse error: {error}") from error
+        spec.signature_name = request.get("signature_name", "")
+        is_row = "instances" in request
+        if is_row == ("inputs" in request):
+            raise invalid("Request must have one of 'instances' and 'inputs'.")
+        model = self.fixture.models[self.fixture.version_of(spec)]
+        signature = model.signatures.get(spec.signature_name or "serving_default")
+        if signature is None:
+            raise precondition(f'Signature "{spec.signature_name}" not found.')
+        if is_row:
+            columns = _columns(request["instances"], signature.inputs)
+        else:
+            columns = request["inputs"]
+            if not isinstance(columns, dict):
+                columns = _by_the_only_name(columns, signature.inputs)
+        arrays = {
+            name: _parse(name, value, signature.inputs)
+            for name, value in columns.items()
+        }
+        _, outputs = self.fixture.predict(spec, arrays)
+        return _rows(outputs) if is_row else _only({"outputs": _lists(outputs)})
+
+
+def _columns(instances, inputs):
+    """Turns rows into columns, which is where the batch dimension comes from."""
+    if not isinstance(instances, list) or not instances:
+        raise invalid("'instances' must be a list of at least one row.")
+    if not isinstance(instances[0], dict):
+        return _by_the_only_name(instances, inputs)
+    names = set(instances[0])
+    if any(not isinstance(row, dict) or set(row) != names for row in instances):
+        raise invalid("All rows must have the same inputs.")
+    return {name: [row[name] for row in instances] for name in names}
+
+
+def _by_the_only_name(value, inputs):
+    if len(inputs) != 1:
+        raise invalid(f"Inputs must be named: {sorted(inputs)}.")
+    return dict.fromkeys(inputs, value)
+
+
+def _parse(name, value, inputs):
+    if name not in inputs:
+        raise invalid(f"Input {name} is not in the signature.")
+    dtype = inputs[name].dtype.as_numpy_dtype
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise invalid(f"Rows of different shapes: {error}") from error
+    kinds = "biu" if np.issubdtype(dtype, np.integer) else "biuf"
+    if array.size and array.dtype.kind not in kinds:
+        raise invalid(f"JSON Value: {value!r} Type is not of expected type.")
+    return array.astype(dtype)
+
+
+def _rows(outputs):
+    sizes = {output.shape[:1] for output in outputs.values()}
+    if len(sizes) != 1 or sizes == {()}:
+        raise invalid("Tensors in a row format must have the batch as dimension 0.")
+    columns = _lists(outputs)
+    if len(columns) == 1:
+        return {"predictions": next(iter(columns.values()))}
+    rows = zip(*columns.values(), strict=True)
+    return {"predictions": [dict(zip(columns, row, strict=True)) for row in rows]}
+
+
+def _lists(outputs):
+    return {name: output.tolist() for name, output in outputs.items()}
+
+
+def _only(answer):
+    (columns,) = answer.values()
+    return {"outputs": next(iter(columns.values()))} if len(columns) == 1 else answer

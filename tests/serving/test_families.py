@@ -1,0 +1,176 @@
+"""Every family of layers, exported and asked, against `tfvn.ensemble_predict`."""
+
+import keras
+import numpy as np
+import pytest
+import ztests
+
+import tfvn
+from tfvn.serving import LoadedModel
+
+NUM_SAMPLES = 20
+ROWS = 60
+
+POSTERIORS = ("variance", "gaussian_dropout", "mean_field", "k_tied")
+ESTIMATORS = ("local", "weights", "flipout")
+VECTOR, SEQUENCE, IMAGE = (5,), (6, 4), (5, 5, 2)
+
+
+def random_layer(kind, *args, **kwargs):
+    return lambda: getattr(tfvn.layers, kind)(*args, prior=None, **kwargs)
+
+
+def keras_layer(kind, *args, **kwargs):
+    return lambda: getattr(keras.layers, kind)(*args, **kwargs)
+
+
+# A family is a name, the shape of a row, and a maker of the layers that draw.
+FAMILIES = {
+    "variance dense": (VECTOR, random_layer("Dense", 4, posterior="variance")),
+    "bernoulli dense": (
+        VECTOR,
+        random_layer("Dense", 4, posterior=tfvn.posteriors.Variance(noise="bernoulli")),
+    ),
+    "mean field dense, weights": (
+        VECTOR,
+        random_layer("Dense", 4, posterior="mean_field", estimator="weights"),
+    ),
+    "k-tied dense, flipout": (
+        VECTOR,
+        random_layer("Dense", 4, posterior="k_tied", estimator="flipout"),
+    ),
+    "mean field dense on sequences, weights": (
+        SEQUENCE,
+        random_layer("Dense", 3, posterior="mean_field", estimator="weights"),
+    ),
+    "gaussian dropout convolution": (
+        IMAGE,
+        random_layer("Conv2D", 3, 3, posterior="gaussian_dropout"),
+    ),
+    "k-tied convolution, weights": (
+        IMAGE,
+        random_layer("Conv2D", 3, 3, posterior="k_tied", estimator="weights"),
+    ),
+    "variance convolution, flipout": (
+        SEQUENCE,
+        random_layer("Conv1D", 3, 3, posterior="variance", estimator="flipout"),
+    ),
+    "dropout": (VECTOR, keras_layer("Dropout", 0.4)),
+}
+
+_CONVOLUTIONS = {
+    "Conv1D": SEQUENCE,
+    "Conv2D": IMAGE,
+    "Conv3D": (3, *IMAGE),
+    "Conv2DTranspose": IMAGE,
+}
+EXHAUSTIVE = {
+    f"{posterior} {kind}, {estimator}": (
+        shape,
+        random_layer(kind, *args, posterior=posterior, estimator=estimator),
+    )
+    for posterior in POSTERIORS
+    for estimator in ESTIMATORS
+    for kind, shape, args in [
+        ("Dense", VECTOR, (4,)),
+        ("EinsumDense", SEQUENCE, ("bti,io->bto", (None, 3))),
+        ("DepthwiseConv2D", IMAGE, (3,)),
+        *((kind, shape, (3, 2)) for kind, shape in _CONVOLUTIONS.items()),
+    ]
+} | {
+    # Traced, a loop inside of a vectorised one takes its time.
+    "recurrent dropout": (SEQUENCE, keras_layer("LSTM", 4, dropout=0.5)),
+}
+EXHAUSTIVE |= {
+    name: (VECTOR, keras_layer(*args))
+    for name, args in {
+        "alpha dropout": ("AlphaDropout", 0.3),
+        "gaussian noise": ("GaussianNoise", 0.5),
+        "multiplicative noise": ("GaussianDropout", 0.3),
+    }.items()
+}
+
+
+def exported(shape, make, tmp_path):
+    """Returns a regression model with a layer in its middle, and its export."""
+    model = keras.Sequential(
+        [
+            keras.Input(shape),
+            keras.layers.Dense(shape[-1], activation="tanh"),
+            make(),
+            keras.layers.Flatten(),
+            keras.layers.Dense(3),
+        ]
+    )
+    generator = np.random.default_rng(0)
+    for variable in model.trainable_variables:
+        # Noise and means of a size at which each can be seen beside the other.
+        value = generator.normal(scale=0.4, size=variable.shape)
+        variable.assign(value - 1.5 if "log" in variable.name else value)
+    path = tfvn.export_ensemble(
+        model, tmp_path / "family", NUM_SAMPLES, outputs="regression"
+    )
+    return model, LoadedModel(path)
+
+
+def check(shape, make, tmp_path):
+    model, served = exported(shape, make, tmp_path)
+    row = np.random.default_rng(1).normal(size=(1, *shape)).astype("float32")
+
+    # Rows of one call and draws of one row are all independent.
+    repeated = np.repeat(row, ROWS, axis=0)
+    seeds = np.random.default_rng(2).integers(2**31, size=(ROWS, 2)).astype("int32")
+    samples = served({"inputs": repeated}, "samples")["samples"]
+    draws = samples.reshape(ROWS * NUM_SAMPLES, 3)
+    answer = tfvn.ensemble_predict(
+        model,
+        row,
+        ROWS * NUM_SAMPLES,
+        seed=3,
+        return_samples=True,
+        outputs="regression",
+    )
+    expected = answer.samples[0]
+    assert np.all(expected.std(0) > 0)
+    # Means, variances and covariances, each within Monte Carlo error.
+    ztests.assert_mean(draws - expected, 0.0)
+    center = expected.mean(0)
+    products = [
+        np.einsum("ni,nj->nij", d - center, d - center) for d in (draws, expected)
+    ]
+    ztests.assert_mean(products[0] - products[1], 0.0)
+    # Rows share no noise, and neither do draws.
+    ztests.assert_uncorrelated(samples[:-1, 0], samples[1:, 0])
+    ztests.assert_uncorrelated(samples[:, 0], samples[:, 1])
+
+    # A seeded row is the same alone as among others.
+    together = served({"inputs": repeated, "seed": seeds}, "seeded")
+    assert set(together) == {"mean", "std"}
+    for index in (0, ROWS - 1):
+        place = slice(index, index + 1)
+        alone = served({"inputs": row, "seed": seeds[place]}, "seeded")
+        for name, value in alone.items():
+            np.testing.assert_allclose(value, together[name][place], atol=1e-5)
+    assert len(np.unique(together["mean"], axis=0)) == ROWS
+
+    has_mean = not any(
+        layer.posterior.zero_mean
+        for layer in model.layers
+        if isinstance(layer, tfvn.layers.StochasticLayer)
+    )
+    assert ("mean" in served.signatures) == has_mean
+    if has_mean:
+        value = served({"inputs": row}, "mean")["mean"]
+        expected = tfvn.mean_predict(model, row)
+        np.testing.assert_allclose(value, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_family(name, tmp_path):
+    check(*FAMILIES[name], tmp_path)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", EXHAUSTIVE)
+def test_every_combination(name, tmp_path):
+    check(*EXHAUSTIVE[name], tmp_path)

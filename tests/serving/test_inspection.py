@@ -1,0 +1,118 @@
+"""`tfvn inspect`, `tfvn predict`, and the end of `tfvn quickstart`."""
+
+import keras
+import numpy as np
+import pytest
+
+import tfvn
+from tfvn import cli, quickstart
+
+
+@pytest.fixture
+def images(tmp_path, rows):
+    path = tmp_path / "rows.npy"
+    np.save(path, rows)
+    return path
+
+
+class TestInspect:
+    @pytest.mark.parametrize("name", ["base", "version"])
+    def test_export(self, export, capsys, name):
+        path = export if name == "version" else export.parent
+        assert cli.main(["inspect", str(path)]) == 0
+        text = capsys.readouterr().out
+        assert text.startswith("irises, version 1 (there are: 1)\n6 draws; ")
+        assert "labels: setosa, versicolor, virginica\n" in text
+        assert "samples: float32 (?, 6, 3)" in text
+        assert "seed: int32 (?, 2)" in text
+        assert text.count("MeanFieldDense  mean_field  gaussian  local") == 2
+        assert "No signature" not in text
+
+    def test_keras_file(self, tmp_path, capsys):
+        layer = tfvn.KTiedDense(2, prior=None)
+        model = keras.Sequential([keras.Input((3,)), layer], name="small")
+        model.save(tmp_path / "model.keras")
+        assert cli.main(["inspect", str(tmp_path / "model.keras")]) == 0
+        text = capsys.readouterr().out
+        assert text.startswith("small, a Sequential with ")
+        assert "KTiedDense  k_tied     gaussian  local" in text
+
+    def test_other_savedmodels(self, tmp_path, capsys):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        model.export(tmp_path / "other", verbose=False)
+        assert cli.main(["inspect", str(tmp_path / "other")]) == 0
+        assert "serving_default  " in capsys.readouterr().out
+
+    @pytest.mark.parametrize("name", ["", "missing", "model.keras"])
+    def test_mistakes_are_one_line(self, tmp_path, capsys, name):
+        if name == "model.keras":
+            (tmp_path / name).write_text("not a model")
+        assert cli.main(["inspect", str(tmp_path / name)]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("tfvn: error: ")
+        assert error.count("\n") == 1
+
+
+class TestPredict:
+    def test_prints_rows(self, export, images, capsys):
+        assert cli.main(["predict", str(export.parent), "--input", str(images)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].split() == [
+            "row",
+            "entropy",
+            "mean",
+            "mutual_information",
+            "std",
+        ]
+        assert [line.split()[0] for line in lines[1:]] == list("01234")
+
+    def test_seeds_repeat(self, export, images, tmp_path, capsys):
+        answers = []
+        for seed in (["--seed", "1"], ["--seed", "1"], ["--seed", "2"], [], []):
+            output = tmp_path / "answer.npz"
+            arguments = ["--input", str(images), "--output", str(output), *seed]
+            assert cli.main(["predict", str(export), *arguments]) == 0
+            answers.append(dict(np.load(output))["mean"])
+        assert answers[0].shape == (5, 3)
+        np.testing.assert_array_equal(answers[0], answers[1])
+        for first, second in ((1, 2), (2, 3), (3, 4)):
+            assert not np.any(answers[first] == answers[second])
+        assert capsys.readouterr().out == ""
+
+    @pytest.mark.parametrize(
+        ("array", "options", "message"),
+        [
+            (np.zeros((2, 5)), [], "not compatible with expected shape"),
+            (np.full((2, 4), np.nan), [], "must be finite"),
+            (np.zeros((2, 4)), ["--signature", "best"], "Received: 'best'"),
+            (None, [], "No such file"),
+        ],
+        ids=["shape", "nan", "signature", "file"],
+    )
+    def test_mistakes_are_one_line(
+        self, export, tmp_path, capsys, array, options, message
+    ):
+        path = tmp_path / "rows.npy"
+        if array is not None:
+            np.save(path, array)
+        arguments = ["predict", str(export), "--input", str(path), *options]
+        assert cli.main(arguments) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+
+    def test_several_inputs_have_names(self, export, tmp_path, rows, capsys):
+        path = tmp_path / "rows.npz"
+        np.savez(path, inputs=rows)
+        assert cli.main(["predict", str(export), "--input", str(path)]) == 0
+        np.savez(path, images=rows)
+        assert cli.main(["predict", str(export), "--input", str(path)]) == 2
+        assert "must be ['inputs']" in capsys.readouterr().err
+
+
+def test_quickstart_exports_and_asks(tmp_path, capsys):
+    figures = quickstart.run(epochs=1, export=tmp_path / "digits")
+    text = capsys.readouterr().out
+    assert f"Exported for TensorFlow Serving: {tmp_path / 'digits' / '1'}" in text
+    assert "with probability 0." in text
+    assert figures["accuracy_mean_weights"] < 0.3

@@ -1,0 +1,50 @@
+"""Rows of tensors, some at a time."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+Tensor = Any
+
+
+def over_blocks(
+    function: Callable, results: Any, tensors: list[Tensor], size: int
+) -> Any:
+    """Applies a function to one block of rows after the other.
+
+    Args:
+        function: Takes rows of all tensors, and the number of the block.
+        results: What it returns: a structure of tensors whose types and shapes are known.
+        tensors: Tensors with as many rows each.
+        size: Number of rows of a block; the last one may have less.
+
+    Returns:
+        A structure as `results`, with the rows of all blocks.
+    """
+    rows = tf.shape(tensors[0])[0]
+    count = (rows + size - 1) // size
+    arrays = [
+        tf.TensorArray(t.dtype, count, infer_shape=False, element_shape=t.shape)
+        for t in tf.nest.flatten(results)
+    ]
+
+    def body(index: Tensor, arrays: Any) -> Any:
+        block = [tensor[index * size : (index + 1) * size] for tensor in tensors]
+        values = tf.nest.flatten(function(block, index))
+        written = [
+            array.write(index, value)
+            for array, value in zip(arrays, values, strict=True)
+        ]
+        return index + 1, written
+
+    _, arrays = tf.while_loop(
+        lambda index, _: index < count, body, (0, arrays), parallel_iterations=1
+    )
+    return tf.nest.pack_sequence_as(results, [array.concat() for array in arrays])
+
+
+def split(tensor: Tensor, count: int) -> Tensor:
+    """Returns a tensor whose rows are `count` draws of each example with an axis of them."""
+    shape = tf.concat([[-1, count], tf.shape(tensor)[1:]], axis=0)
+    return tf.ensure_shape(tf.reshape(tensor, shape), [None, count, *tensor.shape[1:]])

@@ -1,0 +1,113 @@
+"""What an export says about itself: a file for programs, and one for people."""
+
+import json
+import pathlib
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from typing import Any
+
+import keras
+
+from tfvn.layers.inside import stochastic_layers
+
+# Where a SavedModel keeps files that are no part of its graph.
+FOLDER = "assets.extra"
+FACTS = "ensemble.json"
+CARD = "README.md"
+LABELS = "labels.txt"
+
+_LIBRARIES = ("tfvn", "tensorflow", "keras", "tensorflow-probability")
+
+_SIGNATURES = {
+    "serving_default": "mean, spread and entropies of {num_samples} fresh draws",
+    "samples": "the {num_samples} draws themselves, on axis 1",
+    "seeded": "as `serving_default`, repeatable: two integers `seed` for each row",
+    "mean": "one pass with the means of all weights, without noise",
+}
+
+_CARD = """\
+# {name}
+
+{num_samples} draws of a Keras model with {parameters:,} parameters, exported by tfvn {tfvn}.
+Outputs: {outputs}; entropies are in nats. Noise is fresh in every call, thread, replica and
+reload.
+
+| signature | gives |
+| --- | --- |
+{signatures}
+"""
+
+_NO_MEAN = """
+There is no signature `mean`: the weights of a variance layer have mean zero, and a
+prediction by them is a guess.
+"""
+
+
+def write(
+    folder: pathlib.Path,
+    model: keras.Model,
+    num_samples: int,
+    kinds: Sequence[str],
+    signatures: Iterable[str],
+    labels: Sequence[str] | None,
+) -> None:
+    """Writes what is known of an export.
+
+    Args:
+        folder: The directory `assets.extra` of the export.
+        model: The model.
+        num_samples: Number of draws.
+        kinds: What each output is.
+        signatures: Names of the signatures.
+        labels: Names of the classes, if they are known.
+    """
+    signatures = list(signatures)
+    facts = {
+        "model": model.name,
+        "num_samples": num_samples,
+        "outputs": list(kinds),
+        "signatures": signatures,
+        "labels": None if labels is None else list(labels),
+        "parameters": model.count_params(),
+        "layers": describe_layers(model),
+        "versions": {name: metadata.version(name) for name in _LIBRARIES},
+    }
+    (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+    rows = [
+        f"| `{name}` | {_SIGNATURES[name].format(num_samples=num_samples)} |"
+        for name in signatures
+    ]
+    text = _CARD.format(
+        name=model.name,
+        num_samples=num_samples,
+        parameters=model.count_params(),
+        tfvn=metadata.version("tfvn"),
+        outputs=", ".join(kinds),
+        signatures="\n".join(rows),
+    )
+    if "mean" not in signatures:
+        text += _NO_MEAN
+    (folder / CARD).write_text(text, "utf-8")
+    if labels is not None:
+        (folder / LABELS).write_text("".join(f"{x}\n" for x in labels), "utf-8")
+
+
+def read(export: pathlib.Path) -> dict[str, Any]:
+    """Returns the facts of an export; none for a SavedModel of another origin."""
+    path = export / FOLDER / FACTS
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+
+def describe_layers(model: keras.Model) -> list[dict[str, Any]]:
+    """Returns what the layers with a random kernel in a model are made of."""
+    return [
+        {
+            "name": layer.name,
+            "layer": type(layer).__name__,
+            "posterior": layer.posterior.alias,
+            "law": layer.posterior.law,
+            "estimator": layer.estimator.alias,
+            "parameters": layer.count_params(),
+        }
+        for layer in stochastic_layers(model)
+    ]

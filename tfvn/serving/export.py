@@ -1,0 +1,170 @@
+"""Exports: an ensemble as a SavedModel that TensorFlow Serving answers from."""
+
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfvn.prediction.outputs import find_kinds
+from tfvn.serving import card, versions, warmup
+from tfvn.serving.endpoints import SEED, Endpoints
+from tfvn.serving.loader import LoadedModel
+
+
+def export_ensemble(
+    model: keras.Model,
+    path: str | os.PathLike,
+    num_samples: int = 20,
+    version: int | None = None,
+    outputs: Any = "auto",
+    labels: Sequence[str] | None = None,
+    example: Any = None,
+    input_signature: Any = None,
+) -> pathlib.Path:
+    """Exports a model as an ensemble that TensorFlow Serving answers from.
+
+    The export is a SavedModel of stock TensorFlow ops: a server needs neither this
+    library nor Keras. It has these signatures, all with one row for each example:
+
+    - `serving_default`: `mean`, `std`, `entropy` and `mutual_information` of
+      `num_samples` fresh draws, as `tfvn.ensemble_predict` gives them; for regression
+      `mean` and `std`.
+    - `samples`: the draws themselves, on axis 1.
+    - `seeded`: as `serving_default`, for two integers `seed` in each row. The same seed
+      and inputs get the same answer, within 1e-5, whatever else is in the batch.
+    - `mean`: `mean` and `entropy` of a pass without noise, by the means of all weights.
+      Left out for models with a variance layer, which would guess.
+
+    The only input of a model is called `inputs`; several have their own names. The
+    outputs of a model with several begin with the name of one: `age_mean`. Inputs that
+    are not of the model's shape, and inputs and answers that are not finite, are errors.
+
+    Noise is fresh for each row of each call, on every thread and replica and after every
+    reload. Where layers draw whole kernels (`estimator="weights"` or `"flipout"`, but for
+    dense layers with Gaussian weights on vectors), each row and draw gets kernels of its
+    own: the memory of two at a time, and the time of all. `local` is the estimator to
+    serve.
+
+    Before the version appears, it is loaded by the server's loader and asked for an
+    answer by each signature. It appears whole or not at all, even if the process is
+    killed, and no version is ever overwritten.
+
+    Args:
+        model: A model of this library or of Keras that has been built.
+        path: The directory of the model, whose name is the one it is served under.
+        num_samples: Number of draws in every answer.
+        version: Number of the version; `None` is the next one.
+        outputs: What the model's outputs are, as in `tfvn.ensemble_predict`.
+        labels: Names of the classes, kept beside the model.
+        example: A few rows of inputs, with which the export is tried and the server warms
+            up; `None` is a row of zeros.
+        input_signature: A `tf.TensorSpec`, or a structure of them with names, for models
+            that are neither sequential nor functional.
+
+    Returns:
+        The directory of the version.
+
+    Example:
+
+    >>> import tempfile
+    >>> import keras
+    >>> import tfvn
+    >>> model = keras.Sequential(
+    ...     [keras.Input((4,)), tfvn.VarianceDense(3, activation="softmax")]
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     export = tfvn.export_ensemble(model, f"{folder}/irises", num_samples=10)
+    ...     export.parent.name, export.name
+    ('irises', '1')
+    """
+    _check(model, num_samples, labels)
+    kinds = find_kinds(model, outputs)
+    endpoints = Endpoints(model, num_samples, kinds, input_signature)
+    base = pathlib.Path(path)
+    requests = _requests(endpoints, example)
+    with versions.publishing(base, version) as draft:
+        _write(draft.folder, model, endpoints)
+        extra = draft.folder / card.FOLDER
+        extra.mkdir()
+        card.write(extra, model, num_samples, kinds, requests, labels)
+        warmup.write(extra, base.resolve().name, requests)
+        _try(draft.folder, requests)
+        return draft.publish()
+
+
+def _check(model: Any, num_samples: Any, labels: Any) -> None:
+    if not isinstance(model, keras.Model) or not model.built:
+        raise ValueError(
+            "Argument `model` must be a `keras.Model` that has been built. "
+            f"Received: model={model!r}"
+        )
+    is_integer = isinstance(num_samples, int) and not isinstance(num_samples, bool)
+    if not is_integer or num_samples < 1:
+        raise ValueError(
+            "Argument `num_samples` must be an integer of at least 1. "
+            f"Received: num_samples={num_samples!r}"
+        )
+    if labels is not None and not all(
+        isinstance(label, str) and "\n" not in label for label in labels
+    ):
+        raise ValueError(
+            "Argument `labels` must be a list of strings, of one line each. "
+            f"Received: labels={labels!r}"
+        )
+
+
+def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndarray]]:
+    """Returns inputs for each signature."""
+    specs = endpoints.specs
+    if example is None:
+        values = [
+            # Of sizes that are not fixed, the smallest.
+            np.zeros([size or 1 for size in spec.shape], spec.dtype.as_numpy_dtype)
+            for spec in specs.values()
+        ]
+    else:
+        leaves = keras.tree.flatten(example)
+        if len(leaves) != len(specs):
+            raise ValueError(
+                f"Argument `example` must have an array for each of {list(specs)}. "
+                f"Received: example with {len(leaves)} arrays"
+            )
+        values = [
+            np.asarray(leaf, spec.dtype.as_numpy_dtype)
+            for leaf, spec in zip(leaves, specs.values(), strict=True)
+        ]
+    inputs = dict(zip(specs, values, strict=True))
+    seed = np.zeros([len(values[0]), 2], "int32")
+    return {
+        name: {key: seed if key == SEED else inputs[key] for key in wanted}
+        for name, (_, wanted) in endpoints.functions.items()
+    }
+
+
+def _write(folder: pathlib.Path, model: keras.Model, endpoints: Endpoints) -> None:
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    for name, (function, specs) in endpoints.functions.items():
+        archive.add_endpoint(name, function, input_signature=[specs])
+    archive.write_out(folder, verbose=False)
+    # Keras has called the model to save it, and losses of a prediction are none.
+    model._clear_losses()  # noqa: SLF001
+
+
+def _try(folder: pathlib.Path, requests: dict[str, dict[str, np.ndarray]]) -> None:
+    """Asks the export as a server would when it warms up."""
+    served = LoadedModel(folder)
+    for signature, inputs in requests.items():
+        try:
+            served(inputs, signature)
+        except tf.errors.OpError as error:
+            raise ValueError(
+                "The export does not answer for the rows that it is tried with; expected "
+                "`example` to be rows that the model can take. Received: "
+                f"{error.message.splitlines()[0]} for signature {signature!r}"
+            ) from error
+    served.close()

@@ -172,6 +172,9 @@ def sample(law: tfd.Distribution, shape: Any, seed: Tensor) -> Tensor:
     if type(law) is tfd.Normal:
         loc, scale = (tf.cast(value, tf.float32) for value in (law.loc, law.scale))
         return loc + scale * random.normal(shape, seed)
+    if type(law) is tfd.HalfCauchy:
+        level = (random.uniform(shape, seed) + 1.0) / 2.0
+        return tf.cast(law.quantile(tf.cast(level, law.dtype)), tf.float32)
     return tf.cast(law.sample(shape, seed=seed), tf.float32)
 
 

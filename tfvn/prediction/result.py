@@ -24,6 +24,17 @@ class EnsemblePrediction:
         mutual_information: `entropy - expected_entropy`.
         samples: The draws, on axis 1, if they were asked for.
         num_samples: Number of draws.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layers = [keras.layers.Dropout(0.5), keras.layers.Dense(3, "softmax")]
+    >>> model = keras.Sequential([keras.Input((4,)), *layers])
+    >>> answer = tfvn.ensemble_predict(model, np.ones((2, 4)), num_samples=5)
+    >>> {name: array.shape for name, array in answer.to_dict().items()}["entropy"]
+    (2,)
     """
 
     mean: np.ndarray

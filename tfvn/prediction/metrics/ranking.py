@@ -1,4 +1,4 @@
-"""Metrics of the order of scores, in a state of fixed size."""
+"""Metrics of the order of scores."""
 
 from typing import Any
 
@@ -25,48 +25,52 @@ def cell_of(scores: Tensor) -> Tensor:
     )
 
 
-class _Counts(keras.metrics.Metric):
-    """Counts two sorts of examples by their scores.
+class _Scores(keras.metrics.Metric):
+    """Keeps the scores of two sorts of examples.
 
-    Scores are counted in cells of one part in 2,000, and those of a cell are ties: exact
-    orders but for that, however many batches there are.
+    All of them: the order of scores that lie close together is what is asked for. So the
+    state grows with the data, which XLA does not allow.
     """
 
     def __init__(self, name: str | None = None, dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
-        # Float32 would stop counting at 16 million.
-        self.counts = self.add_variable(
-            (2, NUM_CELLS), initializer="zeros", dtype="int32", name="counts"
-        )
+        # TensorFlow's own, as Keras's variables have one shape for good.
+        self._scores = [
+            tf.Variable(tf.zeros([0]), shape=[None], trainable=False) for _ in range(2)
+        ]
 
-    def add_counts(self, is_second: Tensor, scores: Tensor) -> None:
-        """Counts examples of the first and of the second sort."""
-        scores = tf.convert_to_tensor(scores)
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
+        """Adds a batch."""
+        _refuse_weights(sample_weight)
+        scores = tf.cast(y_pred, tf.float32)
         if scores.shape.rank == 2 and scores.shape[-1] == 1:
             scores = scores[:, 0]
         check_rank(scores, 1, "scores, one for each example")
-        is_second = tf.reshape(tf.cast(is_second, tf.int32), [-1])
-        cells = is_second * NUM_CELLS + cell_of(scores)
-        counts = tf.math.bincount(
-            cells, minlength=2 * NUM_CELLS, maxlength=2 * NUM_CELLS
-        )
-        self.counts.assign_add(tf.reshape(counts, (2, NUM_CELLS)))
+        is_outside = tf.reshape(tf.cast(y_true, tf.bool), [-1])
+        for kept, mask in zip(self._scores, (~is_outside, is_outside), strict=True):
+            kept.assign(tf.concat([kept, tf.boolean_mask(scores, mask)], axis=0))
 
-    def both(self) -> tuple[Tensor, Tensor]:
-        """Returns the counts of the first and of the second sort, by falling score."""
-        counts = tf.cast(self.counts.value[:, ::-1], tf.float64)
-        return counts[0], counts[1]
+    def sorted_scores(self) -> tuple[Tensor, Tensor]:
+        """Returns the scores from within and from out of the distribution, rising."""
+        inside, outside = (tf.sort(kept) for kept in self._scores)
+        return inside, outside
+
+    def reset_state(self) -> None:
+        for kept in self._scores:
+            kept.assign(tf.zeros([0]))
 
     def get_config(self) -> dict[str, Any]:
         return {"name": self.name, "dtype": self.dtype}
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class OODAUROC(_Counts):
+class OODAUROC(_Scores):
     """The area under the ROC curve of a score that tells strange examples apart.
 
     The probability that an example from elsewhere has a larger score (an entropy, say)
-    than one of the kind that was trained on; ties count half.
+    than one of the kind that was trained on; ties count half. All scores are kept.
 
     Args:
         name: Name of the metric.
@@ -85,24 +89,20 @@ class OODAUROC(_Counts):
     0.75
     """
 
-    def update_state(
-        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
-    ) -> None:
-        """Adds a batch."""
-        _refuse_weights(sample_weight)
-        self.add_counts(y_true, y_pred)
-
     def result(self) -> Tensor:
-        inside, outside = self.both()
-        # Of the pairs of one inside and one outside, those with the larger outside.
-        above = tf.cumsum(outside) - 0.5 * outside
-        pairs = tf.reduce_sum(inside) * tf.reduce_sum(outside)
-        area = tf.math.divide_no_nan(tf.reduce_sum(inside * above), pairs)
+        inside, outside = self.sorted_scores()
+        below = tf.searchsorted(inside, outside, side="left")
+        not_above = tf.searchsorted(inside, outside, side="right")
+        larger = 0.5 * tf.cast(below + not_above, tf.float64)
+        pairs = tf.cast(tf.size(inside), tf.float64) * tf.cast(
+            tf.size(outside), tf.float64
+        )
+        area = tf.math.divide_no_nan(tf.reduce_sum(larger), pairs)
         return tf.cast(area, self.dtype)
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class FPR95(OODAUROC):
+class FPR95(_Scores):
     """How many ordinary examples a score takes for strange, if it finds 95 % of those.
 
     Args:
@@ -123,22 +123,25 @@ class FPR95(OODAUROC):
     """
 
     def result(self) -> Tensor:
-        inside, outside = self.both()
-        found = tf.cumsum(outside)
-        enough = found >= 0.95 * found[-1]
-        first = tf.argmax(enough)
-        total = tf.reduce_sum(inside)
-        rate = tf.math.divide_no_nan(tf.cumsum(inside)[first], total)
-        return tf.cast(rate, self.dtype)
+        inside, outside = self.sorted_scores()
+        # The largest threshold that 95 % of the strange ones reach.
+        missed = tf.cast(
+            tf.floor(0.05 * tf.cast(tf.size(outside), tf.float64) + 1e-9), tf.int32
+        )
+        threshold = tf.concat([outside, [float("inf")]], axis=0)[missed]
+        taken = tf.cast(inside >= threshold, tf.float64)
+        total = tf.cast(tf.size(inside), tf.float64)
+        return tf.cast(tf.math.divide_no_nan(tf.reduce_sum(taken), total), self.dtype)
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class AURC(_Counts):
+class AURC(keras.metrics.Metric):
     """The area under the risk-coverage curve.
 
     A classifier that may abstain answers its surest examples first; the risk is its
     error rate among those that it answers, the area its mean over all coverages. Ties
-    are in random order, on average.
+    are in random order, on average; doubts (1 minus the largest probability) that differ
+    by less than one part in 2,000 are ties.
 
     Args:
         name: Name of the metric.
@@ -162,6 +165,13 @@ class AURC(_Counts):
     - [Geifman et al., 2019](https://arxiv.org/abs/1805.08206), section 3
     """
 
+    def __init__(self, name: str | None = None, dtype: Any = None):
+        super().__init__(name=name, dtype=dtype)
+        # Right and wrong answers; float32 would stop counting at 16 million.
+        self.counts = self.add_variable(
+            (2, NUM_CELLS), initializer="zeros", dtype="int32", name="counts"
+        )
+
     def update_state(
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> None:
@@ -171,12 +181,18 @@ class AURC(_Counts):
         check_rank(probabilities, 2, "probabilities of shape (batch_size, num_classes)")
         labels = class_labels(y_true, probabilities.shape[-1])
         answers = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
-        # Minus the doubt: near 1 the probability itself has no cells to spare.
+        # Near 1 the probability itself has no cells to spare.
         doubt = 1.0 - tf.reduce_max(probabilities, axis=-1)
-        self.add_counts(answers != labels, -doubt)
+        wrong = tf.cast(answers != labels, tf.int32)
+        counts = tf.math.bincount(
+            wrong * NUM_CELLS + cell_of(doubt),
+            minlength=2 * NUM_CELLS,
+            maxlength=2 * NUM_CELLS,
+        )
+        self.counts.assign_add(tf.reshape(counts, (2, NUM_CELLS)))
 
     def result(self) -> Tensor:
-        right, wrong = self.both()
+        right, wrong = tf.unstack(tf.cast(self.counts.value, tf.float64))
         size = right + wrong
         answered, errors = tf.cumsum(size) - size, tf.cumsum(wrong) - wrong
         # In a cell of n examples of error rate r, after N with E errors, the risks are
@@ -188,6 +204,9 @@ class AURC(_Counts):
         risks = rate * size + (errors - rate * answered) * harmonic
         area = tf.math.divide_no_nan(tf.reduce_sum(risks), tf.reduce_sum(size))
         return tf.cast(area, self.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name, "dtype": self.dtype}
 
 
 def _refuse_weights(sample_weight: Tensor | None) -> None:

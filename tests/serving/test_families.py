@@ -61,7 +61,7 @@ EXHAUSTIVE = {
     for estimator in ESTIMATORS
     for kind, shape, args in [
         ("Dense", VECTOR, (4,)),
-        ("EinsumDense", SEQUENCE, ("bti,io->bto", (None, 3))),
+        ("EinsumDense", SEQUENCE, ("bti,io->bto", (6, 3))),
         ("DepthwiseConv2D", IMAGE, (3,)),
         *((kind, shape, (3, 2)) for kind, shape in _CONVOLUTIONS.items()),
     ]

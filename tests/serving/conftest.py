@@ -14,17 +14,17 @@ from tfvn.serving import LoadedModel
 NUM_SAMPLES = 6
 
 
-def make_classifier(features=4, classes=3):
+def make_classifier():
     """Returns a model with random weights and dropout, no draw of which is like another."""
     return keras.Sequential(
         [
-            keras.Input((features,)),
+            keras.Input((4,)),
             keras.layers.Dense(8, activation="relu"),
             tfvn.MeanFieldDense(8, activation="relu", kl_weight=1.0),
             keras.layers.Dropout(0.3),
             # Random biases: if dropout leaves nothing, they are still there.
             tfvn.MeanFieldDense(
-                classes,
+                3,
                 activation="softmax",
                 bias_posterior="mean_field",
                 kl_weight=1.0,

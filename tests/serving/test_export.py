@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import make_classifier
 
 import tfvn
 from tfvn.serving import LoadedModel
@@ -115,19 +114,14 @@ class TestModels:
         assert not np.any(together["std"])
 
     def test_the_model_is_left_as_it_was(self, tmp_path):
-        model = make_classifier()
-        weights = model.get_weights()
-        model_estimators = [
-            layer.estimator for layer in model.layers if hasattr(layer, "estimator")
-        ]
-        losses = len(model.losses)
-        tfvn.export_ensemble(model, tmp_path / "m", 2)
+        layer = tfvn.MeanFieldDense(2, estimator="weights", kl_weight=1.0)
+        model = keras.Sequential([keras.Input((3,)), layer])
+        weights, estimator = model.get_weights(), layer.estimator
+        tfvn.export_ensemble(model, tmp_path / "m", 2, outputs="regression")
         for before, after in zip(weights, model.get_weights(), strict=True):
             np.testing.assert_array_equal(before, after)
-        assert model_estimators == [
-            layer.estimator for layer in model.layers if hasattr(layer, "estimator")
-        ]
-        assert len(model.losses) == losses
+        assert layer.estimator is estimator
+        assert model.losses == []
 
 
 class TestRounding:

@@ -27,10 +27,6 @@ def keras_layer(kind, *args, **kwargs):
 # A family is a name, the shape of a row, and a maker of the layers that draw.
 FAMILIES = {
     "variance dense": (VECTOR, random_layer("Dense", 4, posterior="variance")),
-    "bernoulli dense": (
-        VECTOR,
-        random_layer("Dense", 4, posterior=tfvn.posteriors.Variance(noise="bernoulli")),
-    ),
     "mean field dense, weights": (
         VECTOR,
         random_layer("Dense", 4, posterior="mean_field", estimator="weights"),
@@ -46,14 +42,6 @@ FAMILIES = {
     "gaussian dropout convolution": (
         IMAGE,
         random_layer("Conv2D", 3, 3, posterior="gaussian_dropout"),
-    ),
-    "k-tied convolution, weights": (
-        IMAGE,
-        random_layer("Conv2D", 3, 3, posterior="k_tied", estimator="weights"),
-    ),
-    "variance convolution, flipout": (
-        SEQUENCE,
-        random_layer("Conv1D", 3, 3, posterior="variance", estimator="flipout"),
     ),
     "dropout": (VECTOR, keras_layer("Dropout", 0.4)),
 }
@@ -73,11 +61,23 @@ EXHAUSTIVE = {
     for estimator in ESTIMATORS
     for kind, shape, args in [
         ("Dense", VECTOR, (4,)),
-        ("EinsumDense", SEQUENCE, ("bti,io->bto", (None, 3))),
+        ("EinsumDense", SEQUENCE, ("bti,io->bto", (6, 3))),
         ("DepthwiseConv2D", IMAGE, (3,)),
         *((kind, shape, (3, 2)) for kind, shape in _CONVOLUTIONS.items()),
     ]
 } | {
+    "bernoulli dense": (
+        VECTOR,
+        random_layer("Dense", 4, posterior=tfvn.posteriors.Variance(noise="bernoulli")),
+    ),
+    "k-tied convolution, weights": (
+        IMAGE,
+        random_layer("Conv2D", 3, 3, posterior="k_tied", estimator="weights"),
+    ),
+    "variance convolution, flipout": (
+        SEQUENCE,
+        random_layer("Conv1D", 3, 3, posterior="variance", estimator="flipout"),
+    ),
     # Traced, a loop inside of a vectorised one takes its time.
     "recurrent dropout": (SEQUENCE, keras_layer("LSTM", 4, dropout=0.5)),
 }

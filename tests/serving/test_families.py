@@ -6,6 +6,7 @@ import pytest
 import ztests
 
 import tfvn
+from tfvn.layers.inside import stochastic_layers
 from tfvn.serving import LoadedModel
 
 NUM_SAMPLES = 20
@@ -22,6 +23,10 @@ def random_layer(kind, *args, **kwargs):
 
 def keras_layer(kind, *args, **kwargs):
     return lambda: getattr(keras.layers, kind)(*args, **kwargs)
+
+
+def noise_layer(kind, *args, **kwargs):
+    return lambda: getattr(tfvn, kind)(*args, **kwargs)
 
 
 # A family is a name, the shape of a row, and a maker of the layers that draw.
@@ -43,7 +48,9 @@ FAMILIES = {
         IMAGE,
         random_layer("Conv2D", 3, 3, posterior="gaussian_dropout"),
     ),
+    "k-tied LSTM": (SEQUENCE, random_layer("LSTM", 4, posterior="k_tied")),
     "dropout": (VECTOR, keras_layer("Dropout", 0.4)),
+    "noisy dense": (VECTOR, noise_layer("NoisyDense", 4, noise="rayleigh")),
 }
 
 _CONVOLUTIONS = {
@@ -80,6 +87,27 @@ EXHAUSTIVE = {
     ),
     # Traced, a loop inside of a vectorised one takes its time.
     "recurrent dropout": (SEQUENCE, keras_layer("LSTM", 4, dropout=0.5)),
+}
+EXHAUSTIVE |= {
+    f"{posterior} {kind}, {estimator}": (
+        SEQUENCE,
+        random_layer(kind, 3, posterior=posterior, estimator=estimator),
+    )
+    for kind in ("LSTM", "GRU")
+    for posterior in POSTERIORS
+    for estimator in ("weights", "flipout")
+}
+EXHAUSTIVE |= {
+    "noise": (VECTOR, noise_layer("MultiplicativeNoise", noise="gaussian")),
+    "dropconnect": (VECTOR, noise_layer("NoisyDense", 4, structure="dropconnect")),
+    "noisy convolution": (IMAGE, noise_layer("NoisyConv2D", 3, 3)),
+    "noisy LSTM": (SEQUENCE, noise_layer("NoisyLSTM", 4)),
+    "noisy residual": (
+        VECTOR,
+        lambda: tfvn.NoisyResidual(
+            keras.layers.Dense(5, activation="tanh"), noise="gaussian"
+        ),
+    ),
 }
 EXHAUSTIVE |= {
     name: (VECTOR, keras_layer(*args))
@@ -153,11 +181,7 @@ def check(shape, make, tmp_path):
             np.testing.assert_allclose(value, together[name][place], atol=1e-5)
     assert len(np.unique(together["mean"], axis=0)) == ROWS
 
-    has_mean = not any(
-        layer.posterior.zero_mean
-        for layer in model.layers
-        if isinstance(layer, tfvn.layers.StochasticLayer)
-    )
+    has_mean = not any(layer.posterior.zero_mean for layer in stochastic_layers(model))
     assert ("mean" in served.signatures) == has_mean
     if has_mean:
         value = served({"inputs": row}, "mean")["mean"]

@@ -412,6 +412,27 @@ def check_training(case, **compile_options):
     return owner(layer)
 
 
+def check_gradients(case):
+    """Differentiates one call: finite, and to every variable that it should reach."""
+    layer = case.make()
+    inputs, _ = case.data()
+    with tf.GradientTape() as tape:
+        outputs = layer(inputs, training=True)
+        loss = tf.reduce_sum(tf.square(outputs - 5.0))
+        loss = tf.add_n([loss, *layer.losses])
+    variables = layer.trainable_variables
+    gradients = tape.gradient(loss, variables)
+    assert np.all(np.isfinite(outputs))
+    assert len(layer.losses) == adds_kl(layer)
+    untrained = {id(v) for v in _without_gradient(layer)}
+    for variable, gradient in zip(variables, gradients, strict=True):
+        gradient = np.zeros(()) if gradient is None else gradient.numpy()
+        assert np.all(np.isfinite(gradient)), variable.path
+        assert np.any(gradient != 0) == (id(variable) not in untrained), variable.path
+    config = layer.get_config()
+    assert type(layer).from_config(config).get_config() == config
+
+
 def check_graph(case):
     check_training(case, jit_compile=False)
 

@@ -12,7 +12,13 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from tfvn import support
-from tfvn.distributions import ARD, DiminishingStudentT, LogUniform, SpikeAndSlab
+from tfvn.distributions import (
+    ARD,
+    DiminishingStudentT,
+    ExactHorseshoe,
+    LogUniform,
+    SpikeAndSlab,
+)
 from tfvn.distributions.serialization import deserialize, is_config, serialize
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors import Posterior
@@ -67,7 +73,7 @@ def _laplace(spec: KernelSpec) -> tfd.Distribution:
 
 @register("horseshoe", tfd.Horseshoe)
 def _horseshoe(spec: KernelSpec) -> tfd.Distribution:
-    return tfd.Horseshoe(_kaiming_scale(spec))
+    return ExactHorseshoe(_kaiming_scale(spec))
 
 
 @register("spike_and_slab", SpikeAndSlab)

@@ -110,6 +110,44 @@ class TestModel:
         expected = 0.5 * spread**2 / 3.0 * np.sum(np.square(slope))
         assert gap.prior == pytest.approx(expected, rel=1e-5)
 
+    def test_prior_counts_each_weight_of_an_lstm_once(self):
+        noise = tfvn.distributions.noise_law("inverse_nakagami", concentration=3.0)
+        x = np.random.default_rng(0).normal(size=(4, 5, 3)).astype("float32")
+        kernel = np.random.default_rng(1).normal(size=(3, 8))
+        terms = []
+        for gates in ("tied", "untied"):
+            layer = tfvn.NoisyLSTM(2, noise=noise, gates=gates, normalize=False)
+            model = keras.Sequential([keras.Input((5, 3)), layer])
+            layer.cell.kernel.assign(kernel)
+            gap = tfvn.jensen_gap(model, x, np.ones((4, 2), "float32"), "mse")
+            terms.append(gap.prior)
+        slope = 0.5 / 2.0 - np.square(kernel) / 2
+        expected = 0.5 * 2.0**2 / 3.0 * np.sum(np.square(slope))
+        np.testing.assert_allclose(terms, [expected] * 2, rtol=1e-5)
+
+    def test_prior_of_a_joint_structure(self):
+        first, second = (
+            tfvn.distributions.noise_law("inverse_nakagami", spread=spread)
+            for spread in (2.0, 3.0)
+        )
+        layer = tfvn.NoisyConv2D(
+            2,
+            3,
+            structure="channels_and_filters",
+            noise=first,
+            filter_noise=second,
+            normalize=False,
+        )
+        model = keras.Sequential([keras.Input((3, 3, 1)), layer])
+        x = np.ones((4, 3, 3, 1), "float32")
+        y = np.ones((4, 1, 1, 2), "float32")
+        gap = tfvn.jensen_gap(model, x, y, "mse", prior_scale=0.5)
+        squares = np.square(layer.kernel.numpy().astype("float64"))
+        for row, mean, other in zip(gap.rows, (2.0, 3.0), (3.0, 2.0), strict=True):
+            slope = 0.5 / mean - other * squares / (2 * 0.5**2)
+            expected = 0.5 * mean**2 / 2.0 * np.sum(np.square(slope))
+            assert row.prior == pytest.approx(expected, rel=1e-5)
+
     def test_every_structure_has_a_row(self):
         generator = np.random.default_rng(0)
         inputs = keras.Input((6, 6, 1))

@@ -233,9 +233,37 @@ class TestMarginalPrior:
             laplace = tfd.Laplace(0.0, 2.0).log_prob(POINTS)
             np.testing.assert_allclose(measured, laplace, atol=1e-5)
 
+    def test_generalized_hyperbolic_of_several_concentrations(self):
+        law = GeneralizedHyperbolic(2.0, np.float32([0.5, 1.0]))
+        expected = [GeneralizedHyperbolic(2.0, c).log_prob(0.4) for c in (0.5, 1.0)]
+        np.testing.assert_allclose(law.log_prob(0.4), expected, rtol=1e-5)
+        with pytest.raises(NotImplementedError, match="known for one concentration"):
+            law.cdf(0.4)
+
+    @pytest.mark.parametrize(
+        ("concentration", "dtype"), [(0.2, "float32"), (0.05, "float64")]
+    )
+    def test_mass_near_zero(self, concentration, dtype):
+        prior = marginal_prior(tfd.Gamma(np.asarray(concentration, dtype), 1.0))
+        small = np.asarray(1e-6, dtype)
+        inside = float(prior.cdf(small) - prior.cdf(-small))
+        samples = prior.sample(COUNT, seed=(1, 2)).numpy()
+        count = int(np.sum(np.abs(samples) < small))
+        assert stats.binomtest(count, COUNT, inside).pvalue > FAILURE
+
+    def test_mass_out_of_reach(self):
+        prior = marginal_prior(tfd.Gamma(0.05, 1.0))
+        with pytest.raises(ValueError, match=r"must find all mass.*mass of 0\.98"):
+            prior.cdf(0.0)
+
     def test_pole_is_no_nan(self):
         for prior in (GeneralizedHyperbolic(1.0), ExactHorseshoe(1.0)):
-            assert prior.log_prob(0.0) > prior.log_prob(1e-4)
+            zero = tf.zeros(())
+            with tf.GradientTape() as tape:
+                tape.watch(zero)
+                value = prior.log_prob(zero)
+            assert prior.log_prob(1e-4) < value < np.inf
+            assert np.isfinite(tape.gradient(value, zero))
         limit = GeneralizedHyperbolic(2.0, 1.0).log_prob(0.0)
         np.testing.assert_allclose(limit, np.log(0.25), rtol=1e-5)
 

@@ -11,7 +11,7 @@ from tensorflow_probability import distributions as tfd
 
 from tfvn.distributions import noise_aliases, noise_law
 from tfvn.distributions.noise import inverse_square_moments
-from tfvn.layers.noise.base import Probe, probing
+from tfvn.layers.noise.base import NoiseSource, Probe, probing
 
 _HEADER = ("", "E[xi^2]", "Var[xi]", "Var[xi^-2]", "in likelihood", "in prior")
 
@@ -102,7 +102,8 @@ def jensen_gap(
 
     Returns:
         A `JensenGap`, which prints as a table. The leading terms are sums over the
-        examples, at the mean of the noise. The term of the prior is NaN for a layer whose
+        examples, at the mean of the noise. The term of the prior is a sum over weights,
+        which is right where each weight has a scale of its own. It is NaN for a layer whose
         noise acts on the weights of others, unless it is infinite whatever they are.
 
     Example:
@@ -178,22 +179,29 @@ def _measure(
 
 
 def _prior_term(probe: Probe, prior_scale: float) -> float:
-    """Returns the leading term of proposition 4.2, summed over the weights of a layer."""
-    mean, variance = inverse_square_moments(probe.source.law)
-    if math.isinf(variance):
+    """Returns the leading term of proposition 4.2, summed over the weights of a noise."""
+    mean, variance = _precision_moments(probe.source)
+    other = 1.0 if probe.beside is None else _precision_moments(probe.beside)[0]
+    if variance == 0:
+        return 0.0
+    if math.isinf(variance) or math.isinf(other):
         return math.inf
-    mean, variance = (
-        mean * probe.source.divisor**2,
-        variance * probe.source.divisor**4,
-    )
     weights = getattr(probe.layer, "prior_weights", None)
     if weights is None:
         return math.nan
     scale = getattr(probe.layer, "prior_scale", None) or prior_scale
     kernel = keras.ops.convert_to_numpy(weights[0]).astype("float64")
-    # The derivative of log N(w; 0, scale^2 / precision) with respect to the precision.
-    slope = 0.5 / mean - np.square(kernel) / (2.0 * scale**2)
+    kernel = kernel[..., probe.columns]
+    # The derivative of log N(w; 0, scale^2 / (precision other)) with respect to the
+    # precision, where all are at their means.
+    slope = 0.5 / mean - other * np.square(kernel) / (2.0 * scale**2)
     return float(0.5 * variance * np.sum(np.square(slope)))
+
+
+def _precision_moments(source: NoiseSource) -> tuple[float, float]:
+    """Returns the mean and the variance of the precision that a noise gives a weight."""
+    mean, variance = inverse_square_moments(source.law)
+    return mean * source.divisor**2, variance * source.divisor**4
 
 
 def _total(terms: Any) -> float | None:

@@ -57,6 +57,8 @@ class ExactHorseshoe(tfd.Horseshoe):
 
     def _log_prob(self, x: Any) -> Any:
         t = tf.square(x / self.scale) / 2.0
+        # At zero there is a pole, whose gradient is not a number; nearby is near enough.
+        t = tf.maximum(t, np.finfo(self.dtype.as_numpy_dtype).tiny)
         constant = 0.5 * np.log(2.0 * np.pi**3)
         return log_scaled_e1(t) - constant - tf.math.log(self.scale)
 

@@ -97,13 +97,18 @@ class GeneralizedHyperbolic(tfd.Distribution):
         # At zero there is a pole, or a limit of a power that is 0 and a function that is
         # infinite; nearby is near enough.
         z = tf.maximum(z, np.sqrt(np.finfo(self.dtype.as_numpy_dtype).tiny))
-        is_default = tf.get_static_value(self.concentration) == 0.5
+        is_default = np.all(tf.get_static_value(self.concentration) == 0.5)
         bessel = log_k0e(z) if is_default else tfp.math.log_bessel_kve(index, z)
         constant = 0.5 * np.log(np.pi) + tf.math.lgamma(self.concentration)
         power = index * tf.math.log(z / 2.0)
         return power + bessel - z - constant - tf.math.log(self.scale)
 
     def _cdf(self, value: Any) -> Any:
+        if self.concentration.shape.rank != 0:
+            raise NotImplementedError(
+                "The `cdf` of a `GeneralizedHyperbolic` is known for one concentration "
+                f"only. Received: concentration of shape {self.concentration.shape}"
+            )
         # Outside of the graph, as a mixture takes its noise.
         with tf.init_scope():
             noise = tfd.Chi(2.0 * self.concentration)

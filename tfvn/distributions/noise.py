@@ -182,8 +182,8 @@ def marginal_prior(noise: Any, scale: float = 1.0) -> tfd.Distribution:
     """Returns the prior that noise induces on a weight: the law of `noise * N(0, scale^2)`.
 
     To train a weight under multiplicative noise is to look for its posterior mode under
-    this prior. The noise is the raw law: a layer with `normalize=True` divides by its mean,
-    which makes the prior narrower by that factor.
+    this prior. The noise is the raw law: a layer with `normalize=True` divides it by its mean,
+    and so the scale of the prior, which is wider then if the mean is below 1.
 
     Args:
         noise: An alias or a `tfd.Distribution`, as in `tfvn.distributions.noise_law`.

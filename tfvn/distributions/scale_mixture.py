@@ -12,8 +12,10 @@ from tfvn.distributions.serialization import register
 
 # Quadrature is over log|noise|, in panels of at most this width, each with so many
 # Gauss-Legendre nodes. A Normal is a smooth function of its log scale, so panels need
-# be narrow only where the law of the noise is.
-_LOG_RANGE = (-20.0, 20.0)
+# be narrow only where the law of the noise is. The first range on both sides of zero that
+# has all mass, up to the first of the errors, is taken, and no error above the second.
+_LOG_RANGES = (20.0, 80.0, 700.0)
+_ERRORS = (1e-5, 1e-3)
 _PANEL_WIDTH = 0.5
 _NODES_PER_PANEL = 8
 
@@ -112,14 +114,33 @@ class ScaleMixture(tfd.Distribution):
         """Returns the Normals of the quadrature and the logarithms of their weights."""
         # Once, outside of a graph: the noise is a constant.
         with tf.init_scope():
-            log_nodes, widths = _quadrature(self.noise)
-            nodes = tf.constant(np.exp(log_nodes), self.dtype)
-            # Of a noise that may be negative only the size counts.
-            density = self._density(nodes) + self._density(-nodes)
-            weights = density * nodes * widths.astype(self.dtype.as_numpy_dtype)
-            log_weights = tf.math.log(weights) - tf.math.log(tf.reduce_sum(weights))
+            for end in self._log_ranges():
+                nodes, weights = self._nodes_and_weights(end)
+                mass = tf.reduce_sum(weights)
+                error = float(tf.abs(mass - 1.0))
+                if error < _ERRORS[0]:
+                    break
+            if not error < _ERRORS[1]:
+                raise ValueError(
+                    "The quadrature of a `ScaleMixture` must find all mass of the noise, in "
+                    f"sizes from exp(-{end:g}) to exp({end:g}); float64 has a wider range "
+                    f"than float32. Received: noise={self.noise}, with a mass of "
+                    f"{float(mass):.4f} there"
+                )
+            log_weights = tf.math.log(weights) - tf.math.log(mass)
         scales = tf.expand_dims(self.scale, -1) * nodes
         return tfd.Normal(tf.zeros((), self.dtype), scales), log_weights
+
+    def _log_ranges(self) -> list[float]:
+        largest = np.log(np.finfo(self.dtype.as_numpy_dtype).max)
+        return [end for end in _LOG_RANGES if end < largest] or [float(largest)]
+
+    def _nodes_and_weights(self, end: float) -> tuple[Any, Any]:
+        log_nodes, widths = _quadrature(self.noise, end)
+        nodes = tf.constant(np.exp(log_nodes), self.dtype)
+        # Of a noise that may be negative only the size counts.
+        density = self._density(nodes) + self._density(-nodes)
+        return nodes, density * nodes * widths.astype(self.dtype.as_numpy_dtype)
 
     def _density(self, nodes: Any) -> Any:
         density = self.noise.prob(nodes)
@@ -138,9 +159,9 @@ def is_density(law: Any) -> bool:
         return law.dtype.is_floating
 
 
-def _quadrature(noise: tfd.Distribution) -> tuple[np.ndarray, np.ndarray]:
+def _quadrature(noise: tfd.Distribution, end: float) -> tuple[np.ndarray, np.ndarray]:
     """Returns nodes on the axis of `log|noise|`, and the widths they stand for."""
-    borders = np.arange(*_LOG_RANGE, _PANEL_WIDTH)
+    borders = np.arange(-end, end, _PANEL_WIDTH)
     try:
         normal = tfd.Normal(np.float64(0.0), 1.0)
         levels = [0.0, *normal.cdf(_DEVIATIONS).numpy(), 1.0]
@@ -149,7 +170,7 @@ def _quadrature(noise: tfd.Distribution) -> tuple[np.ndarray, np.ndarray]:
         quantiles = np.array([])
     quantiles = quantiles[np.isfinite(quantiles) & (quantiles > 0)]
     borders = np.unique(np.concatenate([borders, np.log(quantiles)]))
-    borders = borders[(borders >= _LOG_RANGE[0]) & (borders <= _LOG_RANGE[1])]
+    borders = borders[np.abs(borders) <= end]
     nodes, weights = np.polynomial.legendre.leggauss(_NODES_PER_PANEL)
     half = np.diff(borders)[:, np.newaxis] / 2.0
     middle = borders[:-1, np.newaxis] + half

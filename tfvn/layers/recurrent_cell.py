@@ -1,16 +1,12 @@
 """What the cells of recurrent layers with random kernels share."""
 
-import threading
-import weakref
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-# Where Keras keeps which call of an outermost layer is going on, in each thread.
-from keras.src.backend.common import global_state
-
 from tfvn.kernel import KernelSpec
+from tfvn.layers.held_in_call import HoldsDraws
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.posteriors import Posterior
 
@@ -26,33 +22,7 @@ class NoWeightError(AttributeError, NotImplementedError):
     """
 
 
-class HeldInCall:
-    """An attribute of a layer that lasts no longer than a call of the outermost layer.
-
-    Tensors that are held on a layer leak into the next call when one raises, and from
-    one replica into another, which a strategy runs in threads of their own. What this
-    descriptor holds belongs to the call, of which every thread has its own, and goes
-    with it.
-    """
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = f"{name}_by_call"
-
-    def __get__(self, layer: Any, owner: type | None = None) -> Any:
-        return self if layer is None else self._values(layer).get(_current_call())
-
-    def __set__(self, layer: Any, value: Any) -> None:
-        if value is None:
-            self._values(layer).pop(_current_call(), None)
-        else:
-            self._values(layer)[_current_call()] = value
-
-    def _values(self, layer: Any) -> weakref.WeakKeyDictionary:
-        # Not by `setattr`: Keras and TensorFlow would track what is held.
-        return vars(layer).setdefault(self._name, weakref.WeakKeyDictionary())
-
-
-class StochasticRNNCell(RandomWeightsLayer):
+class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
     """Turns a Keras cell into one whose kernels are distributions.
 
     A subclass inherits from this class and from its Keras twin, and says how many
@@ -60,18 +30,13 @@ class StochasticRNNCell(RandomWeightsLayer):
 
     The kernel and the recurrent kernel each have a posterior, of the same kind. Both are
     drawn before the first step of a sequence and held until the last, and the KL is
-    added to the loss then. A cell that is called by itself draws for that one step.
+    added to the loss then. A cell that is called by itself draws for that one step; one
+    that a layer other than `keras.layers.RNN` calls, for all steps in a call of that layer.
     """
 
     kernels = ("kernel", "recurrent_kernel")
     is_recurrent = True
     gates: int
-
-    # `keras.layers.RNN` asks for dropout masks before its loop and resets them after it.
-    # Keras's own code for them is left as it is, and keeps them here.
-    _dropout_mask = HeldInCall()
-    _recurrent_dropout_mask = HeldInCall()
-    _held = HeldInCall()
 
     def __init__(self, *args: Any, **kwargs: Any):
         # By name, so that `seed`, an argument of the twin and of ours, is one of them.
@@ -168,15 +133,11 @@ class StochasticRNNCell(RandomWeightsLayer):
     def call(
         self, inputs: Tensor, states: Any, training: bool = False
     ) -> tuple[Tensor, Any]:
-        if self._held is not None:
-            return self._step(inputs, states, training)
-        # By itself, and not in the loop of an `RNN`.
-        self._hold(inputs, training)
+        self.hold_for_step(inputs, states, training)
         try:
             return self._step(inputs, states, training)
         finally:
-            self.reset_dropout_mask()
-            self.reset_recurrent_dropout_mask()
+            self.release_after_step()
 
     def _step(self, inputs: Tensor, states: Any, training: bool) -> tuple[Tensor, Any]:
         if self._held.weight("kernel") is None:
@@ -186,23 +147,29 @@ class StochasticRNNCell(RandomWeightsLayer):
 
     def get_recurrent_dropout_mask(self, step_input: Tensor) -> Any:
         mask = super().get_recurrent_dropout_mask(step_input)
-        if self._held is None:
-            # The last that an `RNN` asks for before its loop. In the loop it would be
-            # too late: each step would draw anew, and no loss can leave it.
-            call = _current_call()
-            if isinstance(call, threading.Thread):
-                raise RuntimeError(
-                    f"`{type(self).__name__}` holds its weights for as long as a layer is "
-                    "called; call the layer around it, and not its `call` method."
-                )
-            self._hold(step_input, call.get_value("training"))
+        # The last that an `RNN` asks for before its loop. In the loop it would be too
+        # late: each step would draw anew, and no loss can leave it.
+        self.hold_for_sequence(step_input)
         return mask
+
+    def _create_dropout_mask(self, step_input: Tensor, dropout_rate: float) -> Any:
+        # As Keras does, but with seeds for what each example has for itself.
+        ones = tf.ones_like(step_input)
+        count = getattr(self, "dropout_mask_count", None)
+        masks = [self._drop(ones, dropout_rate) for _ in range(count or 1)]
+        return masks[0] if count is None else masks
+
+    def _drop(self, ones: Tensor, rate: float) -> Tensor:
+        if rate == 1.0:
+            return tf.zeros_like(ones)
+        seed = self.seed_generator.next(per_example=True)
+        return tf.nn.experimental.stateless_dropout(ones, rate, seed)
 
     def reset_recurrent_dropout_mask(self) -> None:
         super().reset_recurrent_dropout_mask()
         self._held = None
 
-    def _hold(self, inputs: Tensor, training: bool | None) -> None:
+    def draw(self, inputs: Tensor, training: bool | None) -> Any:
         names = [weight.name for weight in self._random_weights]
         readings = self._read()
         held = self.estimator.hold(
@@ -212,7 +179,7 @@ class StochasticRNNCell(RandomWeightsLayer):
             self.seed_generator,
         )
         self._add_kl(readings, [held.drawn.get(name) for name in names], training)
-        self._held = held
+        return held
 
     # What Keras's step, and its fused implementations, take for variables.
 
@@ -240,9 +207,3 @@ class StochasticRNNCell(RandomWeightsLayer):
                 f"kernels: see `posterior_distribution({name!r})`."
             )
         return weight
-
-
-def _current_call() -> Any:
-    """Returns the call of the outermost layer that is going on, or else the thread."""
-    call = global_state.get_global_attribute("current_call_ctx")
-    return threading.current_thread() if call is None else call

@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow_probability as tfp
 
+from tfvn import random
 from tfvn.layers.recurrent_cell import StochasticRNNCell
 from tfvn.layers.signatures import (
     ClassSignature,
@@ -24,27 +25,21 @@ class OfCell:
         return self if layer is None else getattr(layer.cell, self._name)
 
 
-class StochasticRNN(TakesTwinArguments):
-    """Turns a Keras layer with a cell into one whose cell has random kernels.
+# Turns the seed of one direction into that of the other.
+_ALL_BITS = 0xFFFFFFFF
+
+
+class ReplacesCell(TakesTwinArguments):
+    """Turns a Keras layer with a cell into one with a cell of ours.
 
     A subclass inherits from this class and from its Keras twin, and names its
     `cell_class`. The layer takes the arguments of both.
     """
 
-    cell_class: type[StochasticRNNCell]
+    cell_class: Any
     cell: Any
 
-    posterior = OfCell()
-    recurrent_posterior = OfCell()
-    prior = OfCell()
-    estimator = OfCell()
-    kl_method = OfCell()
-    kl_weight = OfCell()
-    has_bias = OfCell()
-    bias_posterior = OfCell()
-    bias_prior = OfCell()
     seed = OfCell()
-    variable_groups = OfCell()
 
     def __init__(self, *args: Any, **kwargs: Any):
         own = {name: kwargs.pop(name) for name in self._own() if name in kwargs}
@@ -67,6 +62,12 @@ class StochasticRNN(TakesTwinArguments):
             name=f"{self.name}_cell",
             implementation=plain.implementation,
         )
+        if self.go_backwards and self.seed is not None:
+            # `keras.layers.Bidirectional` makes a layer for the other direction from
+            # the config of the first. With the same seed both would have the same noise.
+            self.cell.replace_seed_generator(
+                random.SeedGenerator(self.seed ^ _ALL_BITS)
+            )
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -79,6 +80,27 @@ class StochasticRNN(TakesTwinArguments):
         """Returns the parameters of the cell that its Keras twin does not take."""
         parameters = cls.cell_class.__signature__.parameters.values()
         return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+class StochasticRNN(ReplacesCell):
+    """Turns a Keras layer with a cell into one whose cell has random kernels.
+
+    A subclass inherits from this class and from its Keras twin, and names its
+    `cell_class`. The layer takes the arguments of both.
+    """
+
+    cell_class: type[StochasticRNNCell]
+
+    posterior = OfCell()
+    recurrent_posterior = OfCell()
+    prior = OfCell()
+    estimator = OfCell()
+    kl_method = OfCell()
+    kl_weight = OfCell()
+    has_bias = OfCell()
+    bias_posterior = OfCell()
+    bias_prior = OfCell()
+    variable_groups = OfCell()
 
     @classmethod
     def kernel_arguments(cls) -> tuple[str, ...]:

@@ -61,9 +61,7 @@ class TakesTwinArguments(keras.Layer):
     @classmethod
     def given_by_position(cls, args: tuple) -> dict[str, Any]:
         """Returns the arguments of the Keras twin that `args` are, by name."""
-        signature = inspect.signature(cls.twin().__init__)
-        _, *own = signature.parameters.values()
-        return signature.replace(parameters=own).bind_partial(*args).arguments
+        return by_name(cls.twin(), args)
 
     @classmethod
     def without_twin_initializers(
@@ -76,6 +74,13 @@ class TakesTwinArguments(keras.Layer):
         given = cls.given_by_position(args)
         defaults = {name: None for name in _initializers(cls) if name not in given}
         return {**defaults, **kwargs}
+
+
+def by_name(cls: Any, args: tuple) -> dict[str, Any]:
+    """Returns arguments that the constructor of `cls` takes by position, by name."""
+    signature = inspect.signature(cls.__init__)
+    _, *own = signature.parameters.values()
+    return signature.replace(parameters=own).bind_partial(*args).arguments
 
 
 def merged_signature(cls: Any) -> inspect.Signature:

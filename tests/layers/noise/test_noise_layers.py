@@ -174,6 +174,21 @@ class TestTwin:
         assert not layer.trainable_variables
         assert np.any(layer(inputs, training=True) != layer(inputs))
 
+    def test_lstm_takes_an_implementation(self):
+        layer = tfvn.NoisyLSTM(3, implementation=1)
+        assert layer.cell.implementation == 1
+        assert layer.cell.name == f"{layer.name}_cell"
+
+    def test_lstm_cell_takes_arguments_by_position(self):
+        twin = harness.twin_arguments(tfvn.NoisyLSTMCell)
+        values = {name: parameter.default for name, parameter in twin.items()}
+        values |= {"units": 3, "activation": "relu", "seed": 5}
+        config = tfvn.NoisyLSTMCell(*values.values()).get_config()
+        assert config["seed"] == 5
+        named = tfvn.NoisyLSTMCell(**values, name=config["name"])
+        assert config == named.get_config()
+        assert named.seed_generator._initial_seed == 5
+
     @pytest.mark.parametrize("gates", ["tied", "untied"])
     def test_lstm_has_the_dropout_of_keras_too(self, gates):
         inputs = np.ones((4, 3, 50), "float32")
@@ -187,24 +202,6 @@ class TestTwin:
         )
         quiet = recurrent(inputs)
         assert np.any(np.abs(recurrent(inputs, training=True) - quiet) > 1e-3)
-
-    @pytest.mark.parametrize("wrap", ["bidirectional", "stacked", "unroll", "masked"])
-    def test_lstm_in_what_keras_has_for_it(self, wrap):
-        inputs = np.random.default_rng(0).normal(size=(4, 3, 2)).astype("float32")
-        if wrap == "bidirectional":
-            layer = keras.layers.Bidirectional(tfvn.NoisyLSTM(3))
-        elif wrap == "stacked":
-            cells = [tfvn.NoisyLSTMCell(3), tfvn.NoisyLSTMCell(2, gates="untied")]
-            layer = keras.layers.RNN(cells)
-        elif wrap == "unroll":
-            layer = tfvn.NoisyLSTM(3, unroll=True)
-        else:
-            inputs[:, 2:] = 0.0
-            layer = keras.Sequential([keras.layers.Masking(), tfvn.NoisyLSTM(3)])
-        layer(inputs)
-        step = tf.function(lambda: layer(inputs, training=True))
-        assert np.any(step().numpy() != step().numpy())
-        np.testing.assert_array_equal(layer(inputs), layer(inputs))
 
 
 def check_training(case, **options):
@@ -360,6 +357,19 @@ class TestMultiplicativeNoise:
         outputs = layer(np.full((100_000,), 200.0, "float16"), training=True).numpy()
         assert np.all(np.isfinite(outputs))
         assert outputs.max() == 200 * 255
+
+
+@pytest.mark.parametrize("structure", ["depth", "ard", "depth_and_ard"])
+def test_residual_passes_masks_on(structure):
+    block = keras.layers.LSTM(3, return_sequences=True)
+    noise = tfvn.distributions.noise_law("gaussian", stddev=0.0)
+    layer = tfvn.NoisyResidual(block, noise=noise, structure=structure)
+    embedding = keras.layers.Embedding(5, 3, mask_zero=True)
+    inputs = embedding(np.array([[1, 2, 0, 3], [4, 0, 0, 0]]))
+    quiet = layer(inputs)
+    np.testing.assert_allclose(layer(inputs, training=True), quiet, atol=1e-6)
+    unmasked = layer(tf.identity(inputs))
+    assert np.any(np.abs(unmasked - quiet) > 1e-4)
 
 
 def test_channels_first():

@@ -169,7 +169,7 @@ class TestResidual:
 
 
 class TestLSTM:
-    def layer(self, gates, input_gate, **kwargs):
+    def layer(self, gates, input_gate, features=3, **kwargs):
         """Returns an LSTM whose output is the product of two affine functions.
 
         Activations are the identity, the forget gate is 0 and the output gate 1.
@@ -184,10 +184,10 @@ class TestLSTM:
             seed=1,
             **kwargs,
         )
-        layer.build((None, None, 3))
-        kernel = np.zeros((3, 4), "float32")
+        layer.build((None, None, features))
+        kernel = np.zeros((features, 4), "float32")
         kernel[:, 0] = input_gate
-        kernel[:, 2] = TestDense.W[:, 0]
+        kernel[:, 2] = TestDense.W[:features, 0]
         bias = np.float32([1.0, 0.0, 0.5, 1.0])
         layer.set_weights([kernel, np.zeros((1, 4)), bias])
         return layer
@@ -221,6 +221,27 @@ class TestLSTM:
         np.testing.assert_allclose(outputs, outputs[:, :1].repeat(6, axis=1), rtol=1e-5)
         assert len(np.unique(outputs[:, 0])) == 4
         again = call(inputs, training=True).numpy()[..., 0]
+        assert np.all(again != outputs)
+
+    @pytest.mark.parametrize("wrap", ["bidirectional", "stacked", "masked"])
+    def test_one_draw_per_sequence_in_what_keras_has_for_it(self, wrap):
+        layer = self.layer("tied", 0.3)
+        inputs = np.repeat(TestDense.X[:, np.newaxis], 6, axis=1).repeat(4, axis=0)
+        if wrap == "bidirectional":
+            call = keras.layers.Bidirectional(layer)
+            call(inputs)
+            for direction in (call.forward_layer, call.backward_layer):
+                direction.set_weights(layer.get_weights())
+        elif wrap == "stacked":
+            other = self.layer("untied", 0.3, features=1).cell
+            call = keras.layers.RNN([layer.cell, other], return_sequences=True)
+        else:
+            call = keras.Sequential([keras.layers.Masking(), layer])
+            inputs[:, 4:] = 0.0
+        outputs = call(inputs, training=True).numpy()
+        np.testing.assert_allclose(outputs, outputs[:, :1].repeat(6, axis=1), rtol=1e-5)
+        assert len(np.unique(outputs[:, 0, 0])) == 4
+        again = tf.function(call)(inputs, training=True).numpy()
         assert np.all(again != outputs)
 
     @pytest.mark.parametrize("gates", ["tied", "untied"])

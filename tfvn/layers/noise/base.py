@@ -63,11 +63,21 @@ class NoiseSource:
 
 
 class Probe(NamedTuple):
-    """Factors that stand where a layer would have drawn noise."""
+    """Factors that stand where a layer would have drawn noise.
+
+    Attributes:
+        layer: The layer.
+        source: Where it would have drawn from.
+        factors: The centre of the noise.
+        columns: Those columns of the layer's kernel that the noise scales.
+        beside: The noise that scales the same weights too, if there is one.
+    """
 
     layer: "NoiseLayer"
     source: NoiseSource
     factors: Tensor
+    columns: slice
+    beside: NoiseSource | None
 
 
 _probes: contextvars.ContextVar = contextvars.ContextVar("probes", default=None)
@@ -82,10 +92,12 @@ def probing(tape: tf.GradientTape) -> Iterator[list[Probe]]:
     """
     probes: list[Probe] = []
 
-    def probe(layer: NoiseLayer, source: NoiseSource, shape: Any) -> Tensor:
+    def probe(
+        layer: NoiseLayer, source: NoiseSource, shape: Any, *scaled: Any
+    ) -> Tensor:
         factors = tf.fill(shape, tf.cast(source.quiet, layer.compute_dtype))
         tape.watch(factors)
-        probes.append(Probe(layer, source, factors))
+        probes.append(Probe(layer, source, factors, *scaled))
         return factors
 
     token = _probes.set(probe)
@@ -140,7 +152,12 @@ class NoiseLayer(keras.Layer):
         cls.__signature__ = ClassSignature(merged_signature(cls))
 
     def factors(
-        self, shape: Any, training: bool | None, source: NoiseSource | None = None
+        self,
+        shape: Any,
+        training: bool | None,
+        source: NoiseSource | None = None,
+        columns: slice = slice(None),
+        beside: NoiseSource | None = None,
     ) -> Tensor:
         """Returns noise or, where none is drawn, the number that stands for it.
 
@@ -148,11 +165,13 @@ class NoiseLayer(keras.Layer):
             shape: Shape of the noise.
             training: Whether the layer is being trained.
             source: Where the noise comes from, if not from the layer's `noise`.
+            columns: The columns of the kernel that the noise scales, if not all.
+            beside: The noise that scales the same weights too, in a joint structure.
         """
         source = source or self.source
         probe = _probes.get()
         if probe is not None:
-            return probe(self, source, shape)
+            return probe(self, source, shape, columns, beside)
         if not (training or sampling.is_drawing()):
             return source.quiet
         return source.draw(shape, self.seed_generator.next(), self.compute_dtype)

@@ -88,10 +88,16 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
         self.add_kl(self.negative_log_prior, training)
         kernel = tf.convert_to_tensor(self.kernel)
         _, _, channels, filters = kernel.shape
+        is_joint = self.structure == "channels_and_filters"
         if self.structure != "filters":
-            kernel = multiply(kernel, self.factors((1, 1, channels, filters), training))
+            other = self.filter_source if is_joint else None
+            factors = self.factors((1, 1, channels, filters), training, beside=other)
+            kernel = multiply(kernel, factors)
         if self.structure != "channels":
-            factors = self.factors((1, 1, 1, filters), training, self.filter_source)
+            other = self.source if is_joint else None
+            factors = self.factors(
+                (1, 1, 1, filters), training, self.filter_source, beside=other
+            )
             kernel = multiply(kernel, factors)
         outputs = self.convolution_op(inputs, kernel)
         if self.bias is not None:

@@ -1,14 +1,15 @@
 """LSTMs with multiplicative noise on their inputs."""
 
-import inspect
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfvn.distributions import serialize
+from tfvn.layers.held_in_call import HoldsDraws
 from tfvn.layers.noise.base import NoisyKernelLayer, check_structure, multiply
-from tfvn.layers.signatures import ClassSignature, merged_signature
+from tfvn.layers.recurrent_layer import OfCell, ReplacesCell
+from tfvn.layers.signatures import by_name
 
 Tensor = Any
 
@@ -17,12 +18,13 @@ _NUM_GATES = 4
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class NoisyLSTMCell(NoisyKernelLayer, keras.layers.LSTMCell):
+class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
     """A `keras.layers.LSTMCell` with multiplicative noise on its inputs.
 
     Inside a `keras.layers.RNN` the noise is drawn once per sequence, independently for
     each example, and held for all steps; the hidden state has none. A call of the cell by
-    itself is a sequence of one step. See `tfvn.NoisyLSTM`.
+    itself is a sequence of one step; in another layer it is drawn once per call of that
+    layer. See `tfvn.NoisyLSTM`.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -50,14 +52,12 @@ class NoisyLSTMCell(NoisyKernelLayer, keras.layers.LSTMCell):
     - [Nalisnick and Smyth, 2018](https://arxiv.org/abs/1810.04045), equations 17 to 20
     """
 
-    # What is drawn for the sequence that an `RNN` is at.
-    _held: tuple[Tensor, ...] | None = None
-
     def __init__(self, *args: Any, gates: str = "tied", **kwargs: Any):
         if gates == "untied":
             # Keras's own dropout then has a mask for each gate as well.
             kwargs["implementation"] = 1
-        super().__init__(*args, **kwargs)
+        # By name, so that `seed`, an argument of the twin and of ours, is one of them.
+        super().__init__(**by_name(keras.layers.LSTMCell, args), **kwargs)
         self.gates = check_structure("gates", gates, GATES)
 
     @property
@@ -66,28 +66,40 @@ class NoisyLSTMCell(NoisyKernelLayer, keras.layers.LSTMCell):
         return [self.kernel, self.recurrent_kernel]
 
     def get_dropout_mask(self, step_input: Tensor) -> Any:
-        # `RNN.call` asks for the masks of a sequence before it loops over the steps, and
-        # lets go of them after it. Here, a loss and a seed are outside of the loop.
-        if self._held is None:
-            training = self._get_call_context().get_value("training")
-            self._held = self._draw(step_input, training)
-            self.add_kl(self.negative_log_prior, training)
+        # The first that an `RNN` asks for before it loops over the steps. Here, a loss and
+        # a seed are outside of the loop.
+        self.hold_for_sequence(step_input)
         return super().get_dropout_mask(step_input)
 
     def reset_dropout_mask(self) -> None:
-        self._held = None
         super().reset_dropout_mask()
+        self._held = None
+
+    def draw(self, inputs: Tensor, training: bool | None) -> list[Tensor]:
+        self.add_kl(self.negative_log_prior, training)
+        shape = tf.shape(inputs)
+        if self.gates == "tied":
+            return [self.factors(shape, training)]
+        return [
+            self.factors(shape, training, columns=self._gate(index))
+            for index in range(_NUM_GATES)
+        ]
 
     def call(
         self, inputs: Tensor, states: list[Tensor], training: bool = False
     ) -> tuple[Tensor, list[Tensor]]:
-        factors = self._held
-        if factors is None:
-            factors = self._draw(inputs, training)
-            self.add_kl(self.negative_log_prior, training)
+        self.hold_for_step(inputs, states, training)
+        try:
+            return self._step(inputs, states, training)
+        finally:
+            self.release_after_step()
+
+    def _step(
+        self, inputs: Tensor, states: list[Tensor], training: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        inputs_of = [multiply(inputs, factor) for factor in self._held]
         if self.gates == "tied":
-            return super().call(multiply(inputs, factors[0]), states, training=training)
-        inputs_of = [multiply(inputs, factor) for factor in factors]
+            return super().call(inputs_of[0], states, training=training)
         state_of = [states[0]] * _NUM_GATES
         if training and 0 < self.dropout < 1:
             masks = self.get_dropout_mask(inputs)
@@ -109,13 +121,13 @@ class NoisyLSTMCell(NoisyKernelLayer, keras.layers.LSTMCell):
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "gates": self.gates}
 
-    def _draw(self, inputs: Tensor, training: bool | None) -> tuple[Tensor, ...]:
-        count = 1 if self.gates == "tied" else _NUM_GATES
-        return tuple(self.factors(tf.shape(inputs), training) for _ in range(count))
+    def _gate(self, index: int) -> slice:
+        """Returns the columns of the kernels that belong to a gate."""
+        return slice(index * self.units, (index + 1) * self.units)
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class NoisyLSTM(keras.layers.LSTM):
+class NoisyLSTM(ReplacesCell, keras.layers.LSTM):
     """A `keras.layers.LSTM` with multiplicative noise on its inputs.
 
     The noise is drawn once per sequence, independently for each example, and held for all
@@ -161,53 +173,33 @@ class NoisyLSTM(keras.layers.LSTM):
 
     noise_per_example = True
 
-    def __init__(
-        self,
-        *args: Any,
-        noise: Any = "bernoulli",
-        gates: str = "tied",
-        normalize: bool = True,
-        prior_scale: float | None = None,
-        kl_weight: float | None = None,
-        **kwargs: Any,
-    ):
-        signature = inspect.signature(keras.layers.LSTM.__init__)
-        given = dict(signature.bind(None, *args, **kwargs).arguments)
-        given.pop("self")
-        given = {**given.pop("kwargs", {}), **given}
+    cell_class = NoisyLSTMCell
+
+    noise = OfCell()
+    gates = OfCell()
+    normalize = OfCell()
+    prior_scale = OfCell()
+    kl_weight = OfCell()
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        given = {**self.given_by_position(args), **kwargs}
         if given.pop("use_cudnn", "auto") is True:
             raise ValueError(
                 "The cuDNN kernel knows no multiplicative noise; expected "
                 "`use_cudnn='auto'` or `False`. Received: use_cudnn=True"
             )
-        names = {*inspect.signature(keras.layers.LSTMCell.__init__).parameters}
-        of_cell = {name: given.pop(name) for name in {*given} & names}
-        shared = {name: given[name] for name in ("dtype", "trainable") if name in given}
-        cell = NoisyLSTMCell(
-            **of_cell,
-            **shared,
-            noise=noise,
-            gates=gates,
-            normalize=normalize,
-            prior_scale=prior_scale,
-            kl_weight=kl_weight,
-            name="lstm_cell",
-        )
-        # Not that of `LSTM`, which makes a cell of its own.
-        keras.layers.RNN.__init__(self, cell, **given)
-        self.input_spec = keras.InputSpec(ndim=3)
-        self.use_cudnn = False
+        super().__init__(**given, use_cudnn=False)
+
+    @classmethod
+    def kernel_arguments(cls) -> tuple[str, ...]:
+        return ()  # The kernels are the twin's, and so are their initializers.
 
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "noise": serialize(self.cell.noise),
-            "gates": self.cell.gates,
-            "normalize": self.cell.normalize,
-            "prior_scale": self.cell.prior_scale,
+            "noise": serialize(self.noise),
+            "gates": self.gates,
+            "normalize": self.normalize,
+            "prior_scale": self.prior_scale,
             "kl_weight": self.cell.kl_weight_now(),
         }
-
-
-# `help()` and notebooks then show the arguments of `LSTM` and ours.
-NoisyLSTM.__signature__ = ClassSignature(merged_signature(NoisyLSTM))

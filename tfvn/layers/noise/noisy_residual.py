@@ -5,6 +5,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+# A product loses the mask that its factor carries; nothing public puts one on a tensor.
+from keras.src.backend import set_keras_mask
+
 from tfvn.distributions import serialize
 from tfvn.layers.noise.base import (
     NoiseLayer,
@@ -40,6 +43,7 @@ class NoisyResidual(NoiseLayer):
 
     Call arguments:
         inputs: What the block takes, a tensor.
+        mask: Passed on to the block, if it takes one.
         training: Whether noise is drawn. In an ensemble it is drawn at inference too.
 
     Input shape:
@@ -102,7 +106,9 @@ class NoisyResidual(NoiseLayer):
             )
         self.built = True
 
-    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+    def call(
+        self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None
+    ) -> Tensor:
         shape = tf.shape(inputs)
         noisy = inputs
         if self.structure != "depth":
@@ -111,6 +117,8 @@ class NoisyResidual(NoiseLayer):
             one_each = tf.concat([shape[:1], tf.ones_like(shape[1:])], axis=0)
             factors = self.factors(one_each, training, self.depth_source)
             noisy = multiply(noisy, factors)
+        if mask is not None:
+            set_keras_mask(noisy, mask)
         return inputs + self.block(noisy)
 
     def compute_output_shape(

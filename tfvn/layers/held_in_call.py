@@ -1,0 +1,125 @@
+"""What cells draw once and hold: for a sequence, or for a call of the outermost layer."""
+
+import threading
+import weakref
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+# Where Keras keeps which call of an outermost layer is going on, in each thread.
+from keras.src.backend.common import global_state
+
+# What a loop in a graph is traced in; nothing public tells.
+from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
+
+Tensor = Any
+
+
+class HeldInCall:
+    """An attribute of a layer that lasts no longer than a call of the outermost layer.
+
+    Tensors that are held on a layer leak into the next call when one raises, and from
+    one replica into another, which a strategy runs in threads of their own. What this
+    descriptor holds belongs to the call, of which every thread has its own, and goes
+    with it. It is there in the graph that it was made in, and in graphs within that one.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"{name}_by_call"
+
+    def __get__(self, layer: Any, owner: type | None = None) -> Any:
+        if layer is None:
+            return self
+        value, graph = self._values(layer).get(_current_call(), (None, None))
+        return value if graph in _graphs() else None
+
+    def __set__(self, layer: Any, value: Any) -> None:
+        if value is None:
+            self._values(layer).pop(_current_call(), None)
+        else:
+            self._values(layer)[_current_call()] = (value, _graphs()[0])
+
+    def _values(self, layer: Any) -> weakref.WeakKeyDictionary:
+        # Not by `setattr`: Keras and TensorFlow would track what is held.
+        return vars(layer).setdefault(self._name, weakref.WeakKeyDictionary())
+
+
+class HoldsDraws(keras.Layer):
+    """A cell that draws once for a sequence, and holds what it has drawn.
+
+    `keras.layers.RNN` asks a cell for dropout masks before its loop and resets them after
+    it: between the two the draw is held. Where no `RNN` does, because another cell is
+    around this one or a layer calls it, the draw is held for the rest of the call of the
+    outermost layer.
+    """
+
+    # Keras's own code for the masks is left as it is, and keeps them here.
+    _dropout_mask = HeldInCall()
+    _recurrent_dropout_mask = HeldInCall()
+    _held = HeldInCall()
+
+    seed_generator: Any
+
+    def replace_seed_generator(self, generator: Any) -> None:
+        """Makes a cell draw with another generator, the only one that is saved."""
+        self._tracker.untrack(self.seed_generator)
+        self.seed_generator = generator
+
+    def draw(self, inputs: Tensor, training: bool | None) -> Any:
+        """Returns what is held along a sequence, and adds the KL to the loss."""
+        raise NotImplementedError
+
+    def hold_for_sequence(self, inputs: Tensor) -> None:
+        """Draws for a sequence, unless it has been done, before its first step."""
+        if self._held is not None:
+            return
+        call = _current_call()
+        if isinstance(call, threading.Thread):
+            raise RuntimeError(
+                f"`{type(self).__name__}` holds its weights and its noise for as long as "
+                "a layer is called; call the layer around it, and not its `call` method."
+            )
+        self._held = self.draw(inputs, call.get_value("training"))
+
+    def hold_for_step(self, inputs: Tensor, states: Any, training: bool | None) -> None:
+        """Draws in a step for which, and for those before it, it has not been done."""
+        if self._held is not None:
+            return
+        entry = getattr(_current_call(), "entry_layer", self)
+        if entry is not self and _is_repeated(states):
+            raise RuntimeError(
+                f"`{type(self).__name__}` would draw anew in every step of a loop in a "
+                "graph; pass the cell to `keras.layers.RNN` itself or in a list of cells."
+            )
+        self._held = self.draw(inputs, training)
+
+    def release_after_step(self) -> None:
+        """Lets go of what no call of a layer will."""
+        if isinstance(_current_call(), threading.Thread):
+            self._held = self._dropout_mask = self._recurrent_dropout_mask = None
+
+
+def _current_call() -> Any:
+    """Returns the call of the outermost layer that is going on, or else the thread."""
+    call = global_state.get_global_attribute("current_call_ctx")
+    return threading.current_thread() if call is None else call
+
+
+def _graphs() -> list[Any]:
+    """Returns the graph that is being traced and those around it; `None` is eager."""
+    if tf.executing_eagerly():
+        return [None]
+    graphs = [tf.compat.v1.get_default_graph()]
+    while getattr(graphs[-1], "outer_graph", None) is not None:
+        graphs.append(graphs[-1].outer_graph)
+    return graphs
+
+
+def _is_repeated(states: Any) -> bool:
+    """Whether states are what the step before has left, in a loop of a graph."""
+    graph = _graphs()[0]
+    if not isinstance(graph, WhileBodyFuncGraph):
+        return False
+    variables = {id(variable) for variable in graph.inputs}
+    return any(id(state) in variables for state in tf.nest.flatten(states))

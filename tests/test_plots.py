@@ -31,6 +31,15 @@ def test_reliability_diagram_shows_bins_and_the_error():
     assert line.get_label() == f"calibration error {float(metric.result()):.3f}"
 
 
+def test_binary_probabilities_are_those_of_two_classes():
+    metric = tfvn.metrics.ExpectedCalibrationError(num_bins=15)
+    metric.update_state(Y, P[:, 1:])
+    line = tfvn.plots.reliability_diagram(Y, P[:, 1:]).lines[1]
+    assert line.get_label() == f"calibration error {float(metric.result()):.3f}"
+    (one,), (two,) = (tfvn.plots.risk_coverage(Y, p).lines for p in (P[:, 1:], P))
+    np.testing.assert_allclose(one.get_ydata(), two.get_ydata())
+
+
 def test_entropy_histograms_share_bins():
     ax = tfvn.plots.entropy_histograms({"a": [0.1, 0.2], "b": [2.0]}, num_bins=4)
     first, second = (ax.patches[:4], ax.patches[4:])

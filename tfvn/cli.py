@@ -9,8 +9,9 @@ import contextlib
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from typing import NoReturn
+
+from tfvn.installed import version
 
 _DESCRIPTION = """\
 Stochastic and Bayesian layers for Keras 3.
@@ -284,15 +285,6 @@ def _integer_from(smallest: int):
 
 def _versions() -> str:
     stack = ("tensorflow", "keras", "tensorflow-probability")
-    return f"tfvn {_version('tfvn')} (" + (
-        ", ".join(f"{name} {_version(name)}" for name in stack) + ")"
+    return f"tfvn {version('tfvn')} (" + (
+        ", ".join(f"{name} {version(name)}" for name in stack) + ")"
     )
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        # A source tree that was not installed, or TensorFlow under another name
-        # (tensorflow-cpu): both run, neither has a version to show.
-        return "(not installed)"

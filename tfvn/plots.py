@@ -12,7 +12,8 @@ def reliability_diagram(
 
     Args:
         y_true: Integer labels.
-        y_pred: Probabilities `(num_examples, num_classes)`.
+        y_pred: Probabilities `(num_examples, num_classes)`, or `(num_examples, 1)` of
+            the second of two classes.
         num_bins: Number of bins of equal width.
         ax: The matplotlib `Axes` to draw on; `None` makes one.
 
@@ -90,7 +91,8 @@ def risk_coverage(y_true: Any, y_pred: Any, scores: Any = None, ax: Any = None) 
 
     Args:
         y_true: Integer labels.
-        y_pred: Probabilities `(num_examples, num_classes)`.
+        y_pred: Probabilities `(num_examples, num_classes)`, or `(num_examples, 1)` of
+            the second of two classes.
         scores: How unsure it is of each example, an entropy say; `None` is 1 minus the
             largest probability.
         ax: The matplotlib `Axes` to draw on; `None` makes one.
@@ -140,4 +142,7 @@ def _checked(y_true: Any, y_pred: Any) -> tuple[np.ndarray, np.ndarray]:
             f"is at least one. Received: y_true of shape {np.shape(y_true)} and y_pred "
             f"of shape {probabilities.shape}"
         )
+    if probabilities.shape[1] == 1:
+        # Of the second of two classes, as in the metrics.
+        probabilities = np.concatenate([1.0 - probabilities, probabilities], axis=1)
     return labels, probabilities

@@ -15,6 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+# The only way to tell the body of a loop from other graphs; it has no public name.
+from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
+
 # 2**32 divided by the golden ratio, as a signed number: multiples of it are far
 # apart, so replicas end up with unrelated Philox keys.
 _REPLICA_STRIDE = -1640531527
@@ -30,7 +33,8 @@ class Stream:
     """Seeds that are a pure function of one seed and of how many were taken before.
 
     Within `drawn_from(stream)`, noise depends on nothing else, so that a prediction can
-    be repeated, and exported.
+    be repeated, and exported. What asks in the body of a `tf.while_loop`, a cell of a
+    recurrent layer say, gets another seed in every step.
 
     Args:
         seed: Two integers: the seed of noise that the examples of a batch share, such
@@ -52,14 +56,35 @@ class Stream:
         self._example_seed = fold_in(seed, -1) if example_seed is None else example_seed
         self._per_example = {id(generator) for generator in per_example}
         self._taken = 0
+        self._loops_around = _loops()
 
     def next(self, generator: Any, per_example: bool | None = None) -> Tensor:
         """Returns the next seed, in place of one of a generator's own."""
         if per_example is None:
             per_example = id(generator) in self._per_example
         self._taken += 1
-        seed = self._example_seed if per_example else self._seed
-        return fold_in(seed, self._taken)
+        seed = self._take(
+            self._example_seed if per_example else self._seed, self._taken
+        )
+        for loop in _loops():
+            if loop not in self._loops_around:
+                # Its body is traced once; that of TensorFlow counts the steps, in what is
+                # the first of its arguments.
+                seed = fold_in(seed, loop.get_operations()[0].outputs[0])
+        return seed
+
+    def _take(self, seed: Tensor, number: int) -> Tensor:
+        return fold_in(seed, number)
+
+
+def _loops() -> list[Any]:
+    """Returns the bodies of loops that are being traced, the innermost first."""
+    graph, loops = tf.compat.v1.get_default_graph(), []
+    while graph is not None:
+        if isinstance(graph, WhileBodyFuncGraph):
+            loops.append(graph)
+        graph = getattr(graph, "outer_graph", None)
+    return loops
 
 
 _stream: contextvars.ContextVar[Stream | None] = contextvars.ContextVar(

@@ -78,6 +78,25 @@ def recurrent_dropout():
     )
 
 
+def recurrent(estimator):
+    return keras.Sequential(
+        [
+            keras.Input((FEATURES,)),
+            layers.Reshape((2, 2)),
+            tfvn.MeanFieldLSTM(4, estimator=estimator, **SPREAD),
+            layers.Dense(CLASSES, "softmax"),
+        ]
+    )
+
+
+def recurrent_weights():
+    return recurrent("weights")
+
+
+def recurrent_flipout():
+    return recurrent("flipout")
+
+
 def attention_dropout():
     inputs = keras.Input((FEATURES,))
     x = layers.Reshape((2, 2))(inputs)
@@ -158,6 +177,38 @@ def unknown_noise():
     return sequential(OwnNoise())
 
 
+class NoiseOfTraining(OwnNoise):
+    """The same, which draws in training only."""
+
+    def call(self, inputs, training=False):
+        return super().call(inputs) if training else inputs
+
+
+def unknown_noise_of_training():
+    return sequential(NoiseOfTraining())
+
+
+class NoisyCell(OwnNoise):
+    """A cell that draws in every step, and adds it all up."""
+
+    state_size = output_size = 2
+
+    def call(self, inputs, states):
+        total = states[0] + super().call(inputs)
+        return total, [total]
+
+
+def noise_in_a_loop():
+    return keras.Sequential(
+        [
+            keras.Input((FEATURES,)),
+            layers.Reshape((2, 2)),
+            layers.RNN(NoisyCell()),
+            layers.Dense(CLASSES, "softmax"),
+        ]
+    )
+
+
 MODELS = [
     local,
     weights,
@@ -168,6 +219,8 @@ MODELS = [
     noise_family,
     shared_dropout,
     recurrent_dropout,
+    recurrent_weights,
+    recurrent_flipout,
     attention_dropout,
     branches,
     shared_stochastic,
@@ -175,4 +228,6 @@ MODELS = [
     subclassed,
     subclassed_weights,
     unknown_noise,
+    unknown_noise_of_training,
+    noise_in_a_loop,
 ]

@@ -381,6 +381,27 @@ class TestKinds:
         model.add(layers.Softmax())
         assert tfvn.ensemble_predict(model, X).entropy is not None
 
+    @pytest.mark.parametrize("form", ["list", "dictionary"])
+    def test_losses_by_name_are_those_of_the_outputs(self, form):
+        inputs = keras.Input((FEATURES,))
+        hidden = models.mean_field("local")(inputs)
+        outputs = [
+            layers.Dense(1, name="size")(hidden),
+            layers.Dense(CLASSES, name="digit")(hidden),
+        ]
+        names = ["size", "digit"]
+        if form == "dictionary":
+            # Keys need not be the names of layers.
+            names = ["amount", "class"]
+            outputs = dict(zip(names, outputs, strict=True))
+        model = keras.Model(inputs, outputs)
+        crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", dict(zip(names, ["mse", crossentropy], strict=True)))
+        answer = tfvn.ensemble_predict(model, X, num_samples=2)
+        size, digit = (answer[i if form == "list" else names[i]] for i in range(2))
+        assert size.entropy is None
+        assert digit.entropy is not None
+
     def test_silence_is_refused(self):
         model = sequential(models.mean_field("local"), activation=None)
         with pytest.raises(ValueError, match="says what the model's outputs are"):
@@ -412,6 +433,35 @@ class TestEdges:
         answer = tfvn.ensemble_predict(model, 1e3 * X, outputs="logits")
         assert answer.mean.dtype == "float32"
         assert np.isfinite(answer.entropy).all()
+
+    def test_batches_of_different_lengths(self):
+        model = keras.Sequential(
+            [
+                keras.Input((None, 2)),
+                layers.GlobalAveragePooling1D(),
+                models.mean_field("local", 3, activation="softmax"),
+            ]
+        )
+        batches = [np.ones((16, length, 2), "float32") for length in (3, 5)]
+        answer = tfvn.ensemble_predict(model, iter(batches), batch_size=16)
+        assert answer.mean.shape == (32, 3)
+        with pytest.raises(ValueError, match="same size on axis 1, or") as error:
+            tfvn.ensemble_predict(model, iter(batches), batch_size=32)
+        assert "Received: rows of shapes (3, 2) and (5, 2)" in str(error.value)
+
+    @pytest.mark.parametrize("estimator", ["local", "weights"])
+    def test_tensors_that_all_rows_share_stay_as_they_are(self, estimator):
+        class Positions(keras.Layer):
+            def call(self, inputs):
+                steps = keras.ops.shape(inputs)[1]
+                return keras.ops.ones((1, steps, 1)) * keras.ops.max(inputs) ** 0
+
+        inputs = keras.Input((5, FEATURES))
+        hidden = models.mean_field(estimator, 2)(inputs)
+        model = keras.Model(inputs, layers.Add()([hidden, Positions()(inputs)]))
+        x = np.zeros((20, 5, FEATURES))
+        answer = tfvn.ensemble_predict(model, x, outputs="regression", batch_size=7)
+        np.testing.assert_allclose(answer.mean, np.ones((20, 5, 2)))
 
     def test_an_unbuilt_model_is_built(self):
         model = keras.Sequential([models.mean_field("local", 3, activation="softmax")])

@@ -64,6 +64,16 @@ def test_adaptive_bins_of_one_confidence_are_one_bin():
     assert measured(metric, np.array([0] * 4 + [1] * 4), y_pred) == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("weight", [0.01, 1.0, 100.0])
+def test_adaptive_bins_know_only_the_ratios_of_weights(weight):
+    # Half of the rows are sure and wrong, half of them not so sure and right.
+    y_pred = np.repeat([[1.0, 0.0], [0.5001, 0.4999]], 50, axis=0)
+    y_true = np.repeat([1, 0], 50)
+    metric = tfvn.metrics.ExpectedCalibrationError(num_bins=10, binning="adaptive")
+    metric.update_state(y_true, y_pred, sample_weight=np.full(100, weight))
+    assert float(metric.result()) == pytest.approx(0.75, abs=1e-3)
+
+
 def test_calibration_error_with_weights_is_that_of_repeated_rows():
     weights = RNG.integers(1, 4, size=300)
     weighted, repeated = (tfvn.metrics.ExpectedCalibrationError() for _ in range(2))

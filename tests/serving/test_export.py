@@ -1,6 +1,7 @@
 """What can be exported, what is refused, and what an export says about itself."""
 
 import json
+from importlib import metadata
 
 import keras
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfvn
-from tfvn.serving import LoadedModel
+from tfvn.serving import LoadedModel, card
 
 
 def regression(**kwargs):
@@ -79,6 +80,40 @@ class TestModels:
         )
         samples = LoadedModel(path)({"inputs": np.ones((2, 3))}, "samples")["samples"]
         assert samples.shape == (2, 3, 2)
+
+    def test_subclassed_models_of_several_outputs(self, tmp_path):
+        class Subclassed(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.layer = tfvn.MeanFieldDense(2, prior=None)
+
+            def call(self, inputs):
+                hidden = self.layer(inputs)
+                return {"dose": hidden, "risk": keras.ops.softmax(hidden)}
+
+        model = Subclassed()
+        x = np.ones((2, 3), "float32")
+        model(x)
+        kinds = ["regression", "probabilities"]
+        path = tfvn.export_ensemble(
+            model,
+            tmp_path / "m",
+            3,
+            outputs=kinds,
+            input_signature=tf.TensorSpec([None, 3], tf.float32),
+        )
+        served = LoadedModel(path)
+        answer = served({"inputs": x})
+        assert answer["risk_entropy"].shape == (2,)
+        assert "dose_entropy" not in answer
+        assert {"dose_mean", "risk_mean", "risk_entropy"} == set(
+            served({"inputs": x}, "mean")
+        )
+        drawn = tfvn.ensemble_predict(model, x, num_samples=3, outputs=kinds)
+        assert drawn["dose"].entropy is None
+        assert drawn["risk"].entropy.shape == (2,)
+        with pytest.raises(ValueError, match="one kind for each of 2 outputs"):
+            tfvn.ensemble_predict(model, x, outputs=["regression"] * 3)
 
     def test_regression_has_no_entropy(self, tmp_path):
         path = tfvn.export_ensemble(
@@ -207,6 +242,15 @@ class TestAssets:
         assert facts["versions"]["tfvn"] == tfvn.__version__
         assert [layer["posterior"] for layer in facts["layers"]] == ["mean_field"] * 2
         assert facts["signatures"] == ["serving_default", "samples", "seeded", "mean"]
+
+    def test_libraries_under_other_names(self, tmp_path, monkeypatch):
+        def version(name):
+            raise metadata.PackageNotFoundError(name)
+
+        monkeypatch.setattr(metadata, "version", version)
+        card.write(tmp_path, regression(), 2, ["regression"], ["samples"], None)
+        facts = json.loads((tmp_path / card.FACTS).read_text())
+        assert facts["versions"]["tensorflow"] == "(not installed)"
 
     def test_labels(self, export):
         text = (export / "assets.extra" / "labels.txt").read_text()

@@ -85,9 +85,15 @@ class TestPredict:
             (np.zeros((2, 5)), [], "not compatible with expected shape"),
             (np.full((2, 4), np.nan), [], "must be finite"),
             (np.zeros((2, 4)), ["--signature", "best"], "Received: 'best'"),
+            (
+                np.zeros((2, 4)),
+                ["--signature", "samples", "--seed", "1"],
+                "'samples' takes no seed",
+            ),
+            (np.zeros((2, 4)), ["--signature", "seeded"], "'seeded' needs a seed"),
             (None, [], "No such file"),
         ],
-        ids=["shape", "nan", "signature", "file"],
+        ids=["shape", "nan", "signature", "seed", "no seed", "file"],
     )
     def test_mistakes_are_one_line(
         self, export, tmp_path, capsys, array, options, message

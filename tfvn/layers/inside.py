@@ -1,6 +1,7 @@
 """The layers with a random kernel inside a model, and passes with other estimators."""
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,6 +9,10 @@ import keras
 
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.layers.weighted_kl import WeightedKL
+
+# Held while the layers of a model are not what they are: of two threads that change them
+# at the same time, each would put back what the other has set.
+while_changed = threading.RLock()
 
 
 def all_layers(model: keras.Layer) -> list[keras.Layer]:
@@ -47,18 +52,19 @@ def replaced_estimators(
     """Gives each layer with a random kernel another estimator, within the context.
 
     Enter it while a pass is traced; the pass then keeps these estimators, and the layers
-    get their own back.
+    get their own back. Only one thread at a time can be within the context.
 
     Args:
         model: The model.
         estimator_of: Returns the estimator for a layer.
     """
-    layers = stochastic_layers(model)
-    own = [layer.estimator for layer in layers]
-    try:
-        for layer in layers:
-            layer.estimator = estimator_of(layer)
-        yield
-    finally:
-        for layer, estimator in zip(layers, own, strict=True):
-            layer.estimator = estimator
+    with while_changed:
+        layers = stochastic_layers(model)
+        own = [layer.estimator for layer in layers]
+        try:
+            for layer in layers:
+                layer.estimator = estimator_of(layer)
+            yield
+        finally:
+            for layer, estimator in zip(layers, own, strict=True):
+                layer.estimator = estimator

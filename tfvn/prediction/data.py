@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -62,13 +62,14 @@ class Rows:
             count += _length(batch)
             if count < size:
                 continue
-            rows, full = _concatenate(waiting), count - count % size
+            rows, full = _join(waiting), count - count % size
             for start in range(0, full, size):
                 yield _slice(rows, start, start + size)
-            waiting, count = [_slice(rows, full, count)], count - full
-            taken += full
+            # What has no rows has no say in how long the next ones are.
+            waiting = [_slice(rows, full, count)] if count > full else []
+            taken, count = taken + full, count - full
         if count or not taken:
-            yield _concatenate(waiting)
+            yield _join(waiting)
 
 
 def with_a_row(x: Any) -> Any:
@@ -78,6 +79,24 @@ def with_a_row(x: Any) -> Any:
     return keras.tree.map_structure(
         lambda array: np.zeros((1, *array.shape[1:]), array.dtype), x
     )
+
+
+def concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the rows of several arrays, which must be of one shape."""
+    first = parts[0].shape[1:]
+    for other in (part.shape[1:] for part in parts):
+        if other != first:
+            axes = [
+                axis + 1
+                for axis, sizes in enumerate(itertools.zip_longest(first, other))
+                if sizes[0] != sizes[1]
+            ]
+            raise ValueError(
+                "Argument `x` must have rows of one shape in all batches; pad them to "
+                f"the same size on axis {axes[0]}, or predict each batch by itself. "
+                f"Received: rows of shapes {first} and {other}"
+            )
+    return np.concatenate(parts)
 
 
 def _is_stream(x: Any) -> bool:
@@ -111,7 +130,7 @@ def _slice(x: Any, start: int, stop: int) -> Any:
     return keras.tree.map_structure(lambda array: array[start:stop], x)
 
 
-def _concatenate(batches: list[Any]) -> Any:
+def _join(batches: list[Any]) -> Any:
     if len(batches) == 1:
         return batches[0]
-    return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *batches)
+    return keras.tree.map_structure(lambda *parts: concatenate(parts), *batches)

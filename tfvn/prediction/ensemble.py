@@ -14,7 +14,7 @@ from tfvn import estimators
 from tfvn.layers.inside import stochastic_layers
 from tfvn.posteriors import GaussianDropout
 from tfvn.prediction import outputs as output_kinds
-from tfvn.prediction.data import Rows, with_a_row
+from tfvn.prediction.data import Rows, concatenate, with_a_row
 from tfvn.prediction.program import functional_graph
 from tfvn.prediction.result import EnsemblePrediction
 from tfvn.prediction.sampler import EstimatorOf, Sampler, cast, sampler_of
@@ -169,7 +169,7 @@ def mean_predict(model: keras.Model, x: Any, batch_size: int = 32) -> Any:
     rows = _checked_rows(model, x)
     sampler = sampler_of(model, "mean", without_noise)
     batches = [_call(sampler, batch) for batch in rows.batches(batch_size)]
-    return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *batches)
+    return keras.tree.map_structure(lambda *parts: concatenate(parts), *batches)
 
 
 def without_means(layer: Any) -> estimators.Estimator:
@@ -248,8 +248,7 @@ class _Ensemble:
         self, batches: tuple[dict[str, np.ndarray], ...]
     ) -> EnsemblePrediction:
         arrays = {
-            name: np.concatenate([batch[name] for batch in batches])
-            for name in batches[0]
+            name: concatenate([batch[name] for batch in batches]) for name in batches[0]
         }
         return EnsemblePrediction(num_samples=self.num_samples, **arrays)
 

@@ -5,6 +5,8 @@ get independent noise, `False` where they share some of it, `None` where there i
 For Keras's own layers the table below says it. A layer of unknown kind that owns a
 `keras.random.SeedGenerator` gets a pass for each draw, as if a batch shared its noise,
 and a seed for each block of rows, as if it did not: slower than need be, and never wrong.
+If its `call` takes `training` and it has no layers inside, it may draw in training only,
+and is called as in training.
 """
 
 import contextlib
@@ -21,8 +23,8 @@ from keras.src.layers.preprocessing.data_layer import DataLayer
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
 from tfvn import random, sampling
-from tfvn.layers.base import StochasticLayer
-from tfvn.layers.inside import all_layers
+from tfvn.layers.inside import all_layers, while_changed
+from tfvn.layers.random_weights_layer import RandomWeightsLayer
 
 
 def noise_of(layer: Any) -> bool | None:
@@ -39,7 +41,7 @@ def noise_of(layer: Any) -> bool | None:
 
 def has_own_noise(layer: Any) -> bool:
     """Whether any of a layer's own noise is, or may be, per example."""
-    if isinstance(layer, StochasticLayer):
+    if isinstance(layer, RandomWeightsLayer):
         # Flipout shares a kernel and has signs for each example.
         return layer.estimator.draws_noise and not layer.estimator.draws_weights
     return bool(noise_of(layer)) or _is_unknown(layer)
@@ -59,12 +61,12 @@ def drawing(model: keras.Layer) -> Iterator[None]:
     Keras's noise layers are called as in training, while the layers around them (batch
     normalization, say) are not; and Keras's seed generators take their seeds from
     `tfvn.random.drawn_from`, as this library's do. Enter it while a pass is traced. It
-    changes nothing for other threads.
+    changes nothing for other threads, of which only one can be within the context.
     """
-    with contextlib.ExitStack() as stack:
+    with while_changed, contextlib.ExitStack() as stack:
         stack.enter_context(sampling.drawing())
         for layer in all_layers(model):
-            if _is_known(layer) and _keras_noise(layer) is not None:
+            if _draws_in_training(layer):
                 stack.enter_context(_shadowed(layer, "call", _call_as_in_training))
             for generator in _generators(layer):
                 if not isinstance(generator, random.SeedGenerator):
@@ -140,6 +142,18 @@ def _is_unknown(layer: Any) -> bool:
     """Whether a layer draws noise, by its generators, of which nobody says more."""
     is_told = hasattr(layer, "noise_per_example") or _is_known(layer)
     return not is_told and bool(_generators(layer))
+
+
+def _draws_in_training(layer: Any) -> bool:
+    """Whether a layer draws, or may draw, noise only if it is called as in training."""
+    if _is_known(layer):
+        return _keras_noise(layer) is not None
+    # Layers inside, such as batch normalization, would believe it too.
+    return (
+        _is_unknown(layer)
+        and all_layers(layer) == [layer]
+        and "training" in inspect.signature(layer.call).parameters
+    )
 
 
 def _is_known(layer: Any) -> bool:

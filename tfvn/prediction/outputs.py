@@ -47,8 +47,9 @@ def find_kinds(model: keras.Model, outputs: Any) -> Any:
                 f"for each output. Received: outputs={outputs!r}"
             )
     graph = functional_graph(model)
-    symbols = [None] if graph is None else graph.outputs
-    losses = keras.tree.flatten(getattr(model, "loss", None))
+    # How many outputs another model has is known once it is called.
+    symbols = [None] * len(told) if graph is None else graph.outputs
+    losses = _losses(getattr(model, "loss", None), graph)
     if len(told) == 1:
         told = list(told) * len(symbols)
     if len(told) != len(symbols):
@@ -64,6 +65,29 @@ def find_kinds(model: keras.Model, outputs: Any) -> Any:
         _infer(symbol, loss) if kind == AUTO else kind
         for kind, symbol, loss in zip(told, symbols, losses, strict=True)
     ]
+
+
+def summaries_of(
+    flat: list[Tensor], kinds: list[str], parts: tuple[str, ...]
+) -> list[dict[str, Tensor]]:
+    """Returns parts of what draws of each output say.
+
+    Args:
+        flat: Draws of the outputs, as in `summarize`.
+        kinds: What they are: one kind for all of them, or one for each.
+        parts: Which parts to return, as far as there are any.
+    """
+    if len(kinds) not in (1, len(flat)):
+        raise ValueError(
+            f"Argument `outputs` must have one kind for each of {len(flat)} outputs. "
+            f"Received: outputs={kinds!r}"
+        )
+    if len(kinds) == 1:
+        kinds = kinds * len(flat)
+    summaries = [
+        summarize(draws, kind) for draws, kind in zip(flat, kinds, strict=True)
+    ]
+    return [{p: s[p] for p in parts if p in s} for s in summaries]
 
 
 def summarize(draws: Tensor, kind: str) -> dict[str, Tensor]:
@@ -134,6 +158,19 @@ def _entropy(probabilities: Tensor) -> Tensor:
 def _binary_entropy(probability: Tensor) -> Tensor:
     other = 1.0 - probability
     return -tf.math.xlogy(probability, probability) - tf.math.xlogy(other, other)
+
+
+def _losses(loss: Any, graph: Any) -> list[Any]:
+    """Returns the losses of the outputs, in their order, or one for all of them."""
+    if not isinstance(loss, dict) or graph is None:
+        return keras.tree.flatten(loss)
+    # As Keras finds them: by the key of an output or else by the name of its layer.
+    paths = keras.tree.flatten_with_path(graph._outputs_struct)  # noqa: SLF001
+    keys = [path[-1] if path else None for path, _ in paths]
+    return [
+        loss.get(key, loss.get(name))
+        for key, name in zip(keys, graph.output_names, strict=True)
+    ]
 
 
 def _infer(symbol: Any, loss: Any) -> str:

@@ -194,8 +194,9 @@ class Program:
         return keras.tree.map_structure(self._hold_one, structure)
 
     def _hold_one(self, leaf: Any) -> Any:
-        # Constants of the graph are no tensors of this trace, and have no rows.
-        if not tf.is_symbolic_tensor(leaf):
+        # Constants of the graph are no tensors of this trace, and have no rows; nor have
+        # tensors that all rows share, such as positions `(1, time, features)`.
+        if not tf.is_symbolic_tensor(leaf) or tuple(leaf.shape[:1]) in ((), (1,)):
             return leaf
         mask = get_keras_mask(leaf)
         return _Held(self._place(leaf), None if mask is None else self._place(mask))

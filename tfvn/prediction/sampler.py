@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfvn import random
-from tfvn.layers.inside import all_layers, replaced_estimators
+from tfvn.layers.inside import all_layers, replaced_estimators, while_changed
 from tfvn.prediction import noise
 from tfvn.prediction.blocks import over_blocks, split
-from tfvn.prediction.outputs import summarize
+from tfvn.prediction.outputs import summaries_of
 from tfvn.prediction.program import Program, functional_graph
 
 Tensor = Any
@@ -159,7 +159,7 @@ class Sampler:
                     outputs = [split(output, num_samples) for output in outputs]
                 else:
                     outputs = _draw_one_by_one(draw, held, shared, own, num_samples)
-                return _summaries(outputs, kinds, parts)
+                return summaries_of(outputs, kinds, parts)
 
             # A function of its own, whose outputs are known before it is called.
             specs = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in held]
@@ -189,18 +189,18 @@ def sampler_of(
         name: What `estimator_of` is called, as it is the same in every call.
         estimator_of: As in `Sampler`.
     """
-    samplers = _samplers.setdefault(model, {})
-    # A layer that was changed since is traced again.
-    layers = all_layers(model)
-    state = tuple(
-        (id(layer), noise.noise_of(layer), id(getattr(layer, "estimator", None)))
-        for layer in layers
-    )
-    known, sampler = samplers.get(name, (None, None))
-    if known != state:
-        sampler = Sampler(model, estimator_of)
-        samplers[name] = state, sampler
-    return sampler
+    with while_changed:
+        samplers = _samplers.setdefault(model, {})
+        # A layer that was changed since is traced again.
+        state = tuple(
+            (id(layer), noise.noise_of(layer), id(getattr(layer, "estimator", None)))
+            for layer in all_layers(model)
+        )
+        known, sampler = samplers.get(name, (None, None))
+        if known != state:
+            sampler = Sampler(model, estimator_of)
+            samplers[name] = state, sampler
+        return sampler
 
 
 _samplers: weakref.WeakKeyDictionary[keras.Model, dict[str, Any]] = (
@@ -274,14 +274,3 @@ def _draw_one_by_one(
         return tf.transpose(tensor, [1, 0, *rest])
 
     return tf.nest.map_structure(batch_first, draws)
-
-
-def _summaries(
-    flat: list[Tensor], kinds: list[str], parts: tuple[str, ...]
-) -> list[dict[str, Tensor]]:
-    if len(kinds) == 1:
-        kinds = kinds * len(flat)
-    return [
-        {part: value for part, value in summarize(draws, kind).items() if part in parts}
-        for draws, kind in zip(flat, kinds, strict=True)
-    ]

@@ -3,11 +3,11 @@
 import json
 import pathlib
 from collections.abc import Iterable, Sequence
-from importlib import metadata
 from typing import Any
 
 import keras
 
+from tfvn.installed import version
 from tfvn.layers.inside import stochastic_layers
 
 # Where a SavedModel keeps files that are no part of its graph.
@@ -70,7 +70,7 @@ def write(
         "labels": None if labels is None else list(labels),
         "parameters": model.count_params(),
         "layers": describe_layers(model),
-        "versions": {name: metadata.version(name) for name in _LIBRARIES},
+        "versions": {name: version(name) for name in _LIBRARIES},
     }
     (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
     rows = [
@@ -81,7 +81,7 @@ def write(
         name=model.name,
         num_samples=num_samples,
         parameters=model.count_params(),
-        tfvn=metadata.version("tfvn"),
+        tfvn=version("tfvn"),
         outputs=", ".join(kinds),
         signatures="\n".join(rows),
     )

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfvn import estimators
 from tfvn.layers.inside import replaced_estimators, stochastic_layers
-from tfvn.prediction.outputs import summarize
+from tfvn.prediction.outputs import summaries_of
 from tfvn.prediction.program import functional_graph
 from tfvn.serving.rows import RowSampler
 
@@ -92,14 +92,8 @@ class Endpoints:
         with replaced_estimators(self._model, without_noise):
             outputs = self._model(self._checked(tensors), training=False)
         self._model._clear_losses()  # noqa: SLF001
-        summaries = [
-            summarize(output[:, None], kind)
-            for output, kind in zip(
-                keras.tree.flatten(outputs), self._kinds, strict=True
-            )
-        ]
-        parts = ("mean", "entropy")
-        summaries = [{p: s[p] for p in parts if p in s} for s in summaries]
+        draws = [output[:, None] for output in keras.tree.flatten(outputs)]
+        summaries = summaries_of(draws, self._kinds, ("mean", "entropy"))
         return _named(self._model, outputs, summaries)
 
     def _checked(self, tensors: dict[str, Tensor]) -> Any:

@@ -66,7 +66,8 @@ def ask(
         inputs: Arrays by name; an only one may be called `""`.
         signature: Name of a signature. `None` is `seeded` with a seed, and else
             `serving_default`.
-        seed: An integer, from which each row gets a seed of its own.
+        seed: An integer, from which each row gets a seed of its own; for `seeded`, and
+            for it only.
 
     Returns:
         Arrays by name.
@@ -80,9 +81,17 @@ def ask(
         )
     given = {name or INPUT: value for name, value in inputs.items()}
     wanted = model.signatures[signature].inputs
-    if SEED in wanted:
+    if (SEED in wanted) != (seed is not None):
+        needs = (
+            "needs a seed" if seed is None else "takes no seed, and draws fresh noise"
+        )
+        raise ValueError(
+            f"The signature {signature!r} {needs}; expected a seed for `seeded` and for "
+            f"no other. Received: seed={seed}"
+        )
+    if seed is not None:
         rows = len(next(iter(given.values())))
-        given[SEED] = np.stack([np.full(rows, seed or 0), np.arange(rows)], axis=1)
+        given[SEED] = np.stack([np.full(rows, seed), np.arange(rows)], axis=1)
     if set(given) != set(wanted):
         raise ValueError(
             f"The inputs must be {sorted(wanted)}. Received: {sorted(given)}"

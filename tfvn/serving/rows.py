@@ -12,7 +12,7 @@ from tfvn import estimators, layers, random
 from tfvn.layers.inside import all_layers, replaced_estimators
 from tfvn.prediction import noise
 from tfvn.prediction.blocks import over_blocks, split
-from tfvn.prediction.outputs import summarize
+from tfvn.prediction.outputs import summaries_of
 from tfvn.prediction.program import Program
 
 Tensor = Any
@@ -22,9 +22,6 @@ _ROWS_OF_A_PASS = 640
 
 # Of draws that are made one by one, how many at the same time: each holds kernels.
 _DRAWS_AT_A_TIME = 2
-
-# Multiples of it are far apart, so that seeds that people choose don't meet.
-_STRIDE = -1640531527
 
 
 class RowSampler:
@@ -81,12 +78,11 @@ class RowSampler:
             def draw_block(tensors: list[Tensor]) -> list[dict[str, Tensor]]:
                 *held, seeds = tensors
                 draws = self._draws(draw, held, seeds)
-                summaries = [
-                    summarize(d, kind)
-                    for d, kind in zip(draws, self.kinds, strict=True)
-                ]
-                return [{p: s[p] for p in parts if p in s} for s in summaries]
+                return summaries_of(draws, self.kinds, parts)
 
+            # The seeds that people choose are neighbours, as are those that are made of
+            # one; from hashed ones, each row can count up and meet no other.
+            seeds = tf.map_fn(lambda seed: random.fold_in(seed, 0), seeds)
             tensors = [*program.held, seeds]
             # A function of its own, whose outputs are known before it is called.
             traced = tf.function(draw_block, autograph=False).get_concrete_function(
@@ -181,18 +177,14 @@ class _RowStream(random.Stream):
     that seeds need only be different.
 
     Args:
-        seed: The seed of the row, two integers.
+        seed: The seed of the row, two integers that `tfvn.random.fold_in` has hashed.
     """
 
     def __init__(self, seed: Tensor):
-        self._seed, self._taken = seed, 0
+        super().__init__(seed, seed)
 
-    def next(self, generator: Any, per_example: bool | None = None) -> Tensor:
-        """Returns the next seed."""
-        self._taken += 1
-        # As wide as the seeds are, in which products wrap around.
-        offset = (self._taken * _STRIDE + 2**31) % 2**32 - 2**31
-        return self._seed + tf.constant([0, offset], tf.int32)
+    def _take(self, seed: Tensor, number: int) -> Tensor:
+        return seed + tf.constant([0, number], tf.int32)
 
 
 @contextlib.contextmanager

@@ -28,8 +28,8 @@ class ExpectedCalibrationError(keras.metrics.Metric):
 
     Args:
         num_bins: Number of bins.
-        binning: `"uniform"` for bins of equal width, or `"adaptive"` for bins of equally
-            many examples (known up to ties: doubts, 1 minus the confidence, that differ
+        binning: `"uniform"` for bins of equal width, or `"adaptive"` for bins of equal
+            weight, in which an example may be divided (known up to ties: doubts, 1 minus the confidence, that differ
             by less than one part in 2,000).
         name: Name of the metric.
         dtype: As in every Keras metric.
@@ -163,13 +163,8 @@ def _in_equal_parts(sums: Tensor, count: int) -> Tensor:
         [tf.zeros((3, 1), sums.dtype), tf.cumsum(sums, axis=1)], axis=1
     )
     weight = cumulated[0]
-    # As `numpy.array_split`: the first bins get one more where it does not come out even.
-    total = weight[-1]
-    least = tf.floor(total / count)
-    sizes = least + tf.cast(
-        tf.range(count) < tf.cast(total - least * count, tf.int32), sums.dtype
-    )
-    ends = tf.minimum(tf.cumsum(sizes), total)
+    # The last is the total itself, without rounding.
+    ends = weight[-1] * (tf.range(1, count + 1, dtype=sums.dtype) / count)
     cell = tf.searchsorted(weight, ends)
     cell = tf.clip_by_value(cell, 1, weight.shape[0] - 1)
     before = tf.gather(weight, cell - 1)

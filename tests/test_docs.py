@@ -53,6 +53,12 @@ def test_noise_page_runs_as_printed(capsys):
     assert "in likelihood" in shown
 
 
+def test_recurrent_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "recurrent.md")
+    exec(block, {})
+    assert "(4, 1) (4, 1)" in capsys.readouterr().out
+
+
 def test_serving_page_runs_as_printed(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (block,) = python_blocks(ROOT / "docs" / "serving.md")

@@ -20,7 +20,7 @@ with quiet_tensorflow():
     import keras
 
     import tfvn
-    from tfvn.quickstart import accuracy, predict_samples
+    from tfvn.quickstart import accuracy
 
 NUM_SAMPLES = 20
 FAMILIES = ("MeanField", "KTied", "GaussianDropout", "Variance")
@@ -77,9 +77,9 @@ def main() -> None:
         model.fit(
             *train, batch_size=options.batch_size, epochs=options.epochs, verbose=2
         )
-        samples = predict_samples(model, test[0], NUM_SAMPLES)
+        answer = tfvn.ensemble_predict(model, test[0], NUM_SAMPLES, batch_size=200)
         metrics[family] = {
-            "accuracy_ensemble": accuracy(samples.mean(axis=0), test[1]),
+            "accuracy_ensemble": accuracy(answer.mean, test[1]),
             "seconds": round(time.perf_counter() - start, 1),
         }
         print(f"{family}: {metrics[family]['accuracy_ensemble']:.2%} with 20 samples")

@@ -27,7 +27,6 @@ with quiet_tensorflow():
     from tensorflow_probability import distributions as tfd
 
     import tfvn
-    from tfvn.quickstart import predict_samples
 
 WORDS = 20_000
 LENGTH = 80
@@ -65,9 +64,9 @@ def load(sizes: tuple[int | None, int | None]) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def evaluate(samples: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+def evaluate(probability: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """Returns the accuracy and negative log-likelihood of averaged predictions."""
-    probability = np.clip(samples.mean(axis=0), 1e-7, 1 - 1e-7)
+    probability = np.clip(probability, 1e-7, 1 - 1e-7)
     likelihood = np.where(labels > 0.5, probability, 1 - probability)
     return {
         "accuracy": float(np.mean((probability > 0.5) == (labels > 0.5))),
@@ -124,9 +123,9 @@ def main() -> None:
         callbacks=[tfvn.callbacks.BackupAndRestore(backup)],
     ).history
     x_test, y_test = data["test"]
-    samples = predict_samples(model, x_test, options.num_samples)
+    answer = tfvn.ensemble_predict(model, x_test, options.num_samples, batch_size=500)
     metrics = {
-        **evaluate(samples, y_test),
+        **evaluate(answer.mean, y_test),
         "validation_elbo": history["val_elbo"][-1] if "val_elbo" in history else None,
         "parameters": sum(int(np.prod(v.shape)) for v in model.trainable_variables),
         "rank": options.rank,

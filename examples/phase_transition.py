@@ -24,7 +24,7 @@ with quiet_tensorflow():
     import keras
 
     import tfvn
-    from tfvn.quickstart import accuracy, predict_samples, with_mean_weights
+    from tfvn.quickstart import accuracy
 
 NUM_SAMPLES = 20
 
@@ -121,13 +121,15 @@ def main() -> None:
         callbacks=[tfvn.callbacks.PhaseTransition(watched, NUM_SAMPLES, verbose=1)],
         verbose=2,
     ).history
-    samples = predict_samples(model, x_test, NUM_SAMPLES)
-    means = with_mean_weights(model).predict(x_test, verbose=0)
+    answer = tfvn.ensemble_predict(
+        model, x_test, NUM_SAMPLES, batch_size=200, return_samples=True
+    )
+    means = tfvn.mean_predict(model, x_test)
     metrics = {
         "log_alpha": history["log_alpha_noisy"][-1],
         "accuracy_mean_weights": accuracy(means, y_test),
-        "accuracy_one_sample": accuracy(samples[0], y_test),
-        "accuracy_ensemble": accuracy(samples.mean(axis=0), y_test),
+        "accuracy_one_sample": accuracy(answer.samples[:, 0], y_test),
+        "accuracy_ensemble": accuracy(answer.mean, y_test),
         "scale_rate": options.scale_rate,
         "train_images": len(x_train),
         "seed": options.seed,

@@ -22,7 +22,7 @@ with quiet_tensorflow():
     import keras
 
     import tfvn
-    from tfvn.quickstart import accuracy, predict_samples, with_mean_weights
+    from tfvn.quickstart import accuracy
 
 NUM_SAMPLES = 20
 
@@ -99,13 +99,15 @@ def main() -> None:
     backup = str(options.output / "backup")
     train(model, (x_train, y_train), options.epochs, options.batch_size, backup)
 
-    samples = predict_samples(model, x_test, NUM_SAMPLES)
-    mean_weights = with_mean_weights(model).predict(x_test, verbose=0)
-    single = [accuracy(sample, y_test) for sample in samples]
+    answer = tfvn.ensemble_predict(
+        model, x_test, NUM_SAMPLES, batch_size=200, return_samples=True
+    )
+    mean_weights = tfvn.mean_predict(model, x_test)
+    single = [accuracy(answer.samples[:, i], y_test) for i in range(NUM_SAMPLES)]
     metrics = {
         "accuracy_mean_weights": accuracy(mean_weights, y_test),
         "accuracy_one_sample": float(np.mean(single)),
-        "accuracy_ensemble": accuracy(samples.mean(axis=0), y_test),
+        "accuracy_ensemble": accuracy(answer.mean, y_test),
         "num_samples": NUM_SAMPLES,
         "epochs": options.epochs,
         "seed": options.seed,

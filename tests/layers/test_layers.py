@@ -193,11 +193,19 @@ def test_every_public_layer_is_stochastic():
 
 @pytest.mark.parametrize(("name", "combination"), parameters(pairs))
 def test_pairs_of_choices(name, combination):
+    case = harness.Case(
+        LAYERS[name], arguments_of(name, combination), CASES[name]["input_shape"]
+    )
+    harness.check_config(case)
+    harness.REGIME_CHECKS[combination["regime"]](case)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("name", "combination"), parameters(pairs))
+def test_pairs_of_choices_in_full(name, combination):
+    arguments = arguments_of(name, combination)
     harness.run_layer_test(
-        LAYERS[name],
-        arguments_of(name, combination),
-        CASES[name]["input_shape"],
-        regimes=[combination["regime"]],
+        LAYERS[name], arguments, CASES[name]["input_shape"], regimes=[]
     )
 
 

@@ -30,8 +30,9 @@ class LearnedScale(keras.layers.Layer):
 
     >>> import numpy as np
     >>> import tfvn
-    >>> print(tfvn.layers.LearnedScale(initial_scale=1.0)(np.ones((1, 2))).numpy())
-    [[1. 1. 0. 0.]]
+    >>> outputs = tfvn.layers.LearnedScale(initial_scale=2.0)(np.ones((1, 2)))
+    >>> print(np.round(outputs.numpy(), 2))
+    [[1.   1.   0.69 0.69]]
     """
 
     def __init__(self, initial_scale: float = 1.0, **kwargs: Any):

@@ -88,7 +88,12 @@ def gradients(function, variables):
     return value, tape.gradient(value, sources, unconnected_gradients=zero)
 
 
-@pytest.mark.parametrize("bias_posterior", [None, "mean_field"])
+def in_full(value):
+    """Returns a parameter that only `make test-all` takes."""
+    return pytest.param(value, marks=pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize("bias_posterior", [None, in_full("mean_field")])
 @pytest.mark.parametrize(("posterior", "estimator"), CELLS)
 @pytest.mark.parametrize("op", LINEAR_OPS)
 def test_outputs_against_differences(op, posterior, estimator, bias_posterior):
@@ -174,7 +179,7 @@ def assert_finite(layer, x):
 
 
 class TestEdges:
-    @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+    @pytest.mark.parametrize("dtype", ["float32", in_full("mixed_float16")])
     @pytest.mark.parametrize(("posterior", "estimator"), CELLS)
     @pytest.mark.parametrize("op", LINEAR_OPS)
     def test_zero_inputs(self, op, posterior, estimator, dtype):
@@ -184,7 +189,7 @@ class TestEdges:
         x[0] = 0.0
         assert_finite(layer, x)
 
-    @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+    @pytest.mark.parametrize("dtype", [in_full("float32"), "mixed_float16"])
     @pytest.mark.parametrize("prior", ["auto", tfd.Laplace(0.0, 1.0)], ids=str)
     @pytest.mark.parametrize(("posterior", "estimator"), CELLS)
     def test_no_scale(self, posterior, estimator, prior, dtype):

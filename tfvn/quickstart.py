@@ -1,7 +1,12 @@
 """The quickstart: a variance network on digits, and what its uncertainty is worth."""
 
+import importlib.util
+import json
 import os
+import pathlib
 import time
+import urllib.request
+from typing import Any
 
 import keras
 import numpy as np
@@ -84,23 +89,42 @@ def run(
 def _serve(
     model: keras.Sequential, export: str | os.PathLike, image: np.ndarray
 ) -> str:
-    """Exports the network, asks it as a server would, and returns what came back."""
+    """Exports the network, asks it as a client would, and returns what came back."""
     labels = [str(digit) for digit in range(10)]
     path = tfvn.export_ensemble(model, export, NUM_SAMPLES, labels=labels)
-    served = tfvn.serving.LoadedModel(path)
-    answer = {name: value[0] for name, value in served({"inputs": image}).items()}
-    digit = int(answer["mean"].argmax())
-    base = path.parent.resolve()
+    name = path.parent.resolve().name
+    if importlib.util.find_spec("tensorflow_serving"):
+        asked = f"POST /v1/models/{name}:predict to the protocol fixture"
+        answer = _ask_by_rest(path.parent, image)
+    else:
+        asked = 'TensorFlow\'s C++ loader (by REST with pip install "tfvn[serving]")'
+        served = tfvn.serving.LoadedModel(path)
+        answer = {key: value[0] for key, value in served({"inputs": image}).items()}
+    digit = int(np.argmax(answer["mean"]))
     return f"""
 Exported for TensorFlow Serving: {path}
-    asked with one digit, by the server's loader, it answers:
+    asked with one digit, by {asked}:
     "{digit}" with probability {answer["mean"][digit]:.3f} +- {answer["std"][digit]:.3f}
     entropy {answer["entropy"]:.3f}, mutual information {answer["mutual_information"]:.3f} nats
 
 To serve it, and to ask it by REST (docs/serving.md):
-    docker run -p 8501:8501 -v {base}:/models/{base.name} \\
-        -e MODEL_NAME={base.name} tensorflow/serving
-    curl localhost:8501/v1/models/{base.name}/metadata"""
+    docker run -p 8501:8501 -v {path.parent.resolve()}:/models/{name} \\
+        -e MODEL_NAME={name} tensorflow/serving
+    curl localhost:8501/v1/models/{name}/metadata"""
+
+
+def _ask_by_rest(base: pathlib.Path, image: np.ndarray) -> dict[str, Any]:
+    """Serves an export on loopback, and returns the answer to one request."""
+    from tfvn.serving.protocol_fixture import ProtocolFixture
+
+    with ProtocolFixture(base) as fixture:
+        request = urllib.request.Request(  # noqa: S310
+            f"{fixture.rest_address}/v1/models/{fixture.name}:predict",
+            json.dumps({"instances": image.tolist()}).encode(),
+        )
+        with urllib.request.urlopen(request) as response:  # noqa: S310
+            (answer,) = json.load(response)["predictions"]
+    return answer
 
 
 class _Bar(keras.callbacks.Callback):

@@ -1,5 +1,7 @@
 """`tfvn inspect`, `tfvn predict`, and the end of `tfvn quickstart`."""
 
+import importlib.util
+
 import keras
 import numpy as np
 import pytest
@@ -116,9 +118,19 @@ class TestPredict:
         assert "must be ['inputs']" in capsys.readouterr().err
 
 
-def test_quickstart_exports_and_asks(tmp_path, capsys):
+@pytest.mark.parametrize("by_rest", [True, False])
+def test_quickstart_exports_and_asks(tmp_path, capsys, monkeypatch, by_rest):
+    if not by_rest:
+        # As where the serving extra is not installed.
+        find = importlib.util.find_spec
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, *args: name != "tensorflow_serving" and find(name, *args),
+        )
     figures = quickstart.run(epochs=1, export=tmp_path / "digits")
     text = capsys.readouterr().out
     assert f"Exported for TensorFlow Serving: {tmp_path / 'digits' / '1'}" in text
+    assert ("POST /v1/models/digits:predict" in text) == by_rest
     assert "with probability 0." in text
     assert figures["accuracy_mean_weights"] < 0.3

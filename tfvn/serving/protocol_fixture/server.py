@@ -6,31 +6,36 @@ JSON row becomes a tensor, what a batch may be merged with. Where the real serve
 look, at shapes for one, it does not either.
 """
 
-import contextlib
 import http.server
+import pathlib
 import threading
+from collections.abc import Mapping, Sequence
 from concurrent import futures
+from typing import Any, Self
 
 import grpc
 import numpy as np
 import tensorflow as tf
-from rest_fixture import RestHandler, invalid, missing, precondition
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
-    get_model_status_pb2,
     model_service_pb2_grpc,
-    predict_pb2,
     prediction_log_pb2,
     prediction_service_pb2_grpc,
 )
 
-from tfvn.serving import LoadedModel
+from tfvn.serving import warmup
+from tfvn.serving.loader import LoadedModel
+from tfvn.serving.protocol_fixture.errors import invalid, missing, precondition
+from tfvn.serving.protocol_fixture.grpc_services import (
+    ModelService,
+    PredictionService,
+    to_arrays,
+)
+from tfvn.serving.protocol_fixture.rest import RestHandler
 
-WARM_UP = "assets.extra/tf_serving_warmup_requests"
-MOST_WARM_UPS = 1000
-_AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
+# As in TensorFlow Serving.
+_MOST_WARM_UPS = 1000
 
 
 class ProtocolFixture:
@@ -40,23 +45,31 @@ class ProtocolFixture:
         base: The directory of a model, whose name is the model's.
         batching: Whether each request is merged with rows of somebody else.
         all_versions: Whether older versions are kept, where else the newest is.
+
+    Attributes:
+        grpc_address: Host and port, while it runs.
+        rest_address: The beginning of its URLs, while it runs.
+        models: What is served, by version.
+        warmed_up: How many requests each version was warmed up with.
     """
 
-    def __init__(self, base, batching=False, all_versions=False):
+    def __init__(
+        self, base: pathlib.Path, batching: bool = False, all_versions: bool = False
+    ):
         self.base, self.name = base, base.name
         self.batching, self.all_versions = batching, all_versions
-        self.models = {}
-        self.definitions = {}
-        self.warmed_up = {}
+        self.models: dict[int, LoadedModel] = {}
+        self.definitions: dict[int, dict[str, Any]] = {}
+        self.warmed_up: dict[int, int] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.poll()
         self._grpc = grpc.server(futures.ThreadPoolExecutor(16))
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            _Predictions(self), self._grpc
+            PredictionService(self), self._grpc
         )
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-            _Models(self), self._grpc
+            ModelService(self), self._grpc
         )
         self.grpc_address = f"127.0.0.1:{self._grpc.add_insecure_port('127.0.0.1:0')}"
         self._grpc.start()
@@ -67,7 +80,7 @@ class ProtocolFixture:
         self._thread.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._grpc.stop(None).wait()
         self._http.shutdown()
         self._thread.join()
@@ -75,7 +88,7 @@ class ProtocolFixture:
         for model in self.models.values():
             model.close()
 
-    def poll(self):
+    def poll(self) -> None:
         """Does what the server does every second: loads versions that have appeared."""
         found = sorted(int(p.name) for p in self.base.iterdir() if p.name.isdigit())
         wanted = found if self.all_versions else found[-1:]
@@ -85,7 +98,12 @@ class ProtocolFixture:
         for version in set(self.models) - set(wanted):
             self.models.pop(version).close()
 
-    def predict(self, spec, arrays, output_filter=()):
+    def predict(
+        self,
+        spec: Any,
+        arrays: Mapping[str, np.ndarray],
+        output_filter: Sequence[str] = (),
+    ) -> tuple[int, dict[str, np.ndarray]]:
         """Answers a request, and returns the version that did.
 
         Args:
@@ -116,7 +134,7 @@ class ProtocolFixture:
         outputs = run(model, arrays, name)
         return version, {key: outputs[key] for key in output_filter or outputs}
 
-    def version_of(self, spec):
+    def version_of(self, spec: Any) -> int:
         """Returns the version that a `ModelSpec` means."""
         if spec.name != self.name:
             raise missing(f"Servable not found for request: Latest({spec.name})")
@@ -126,14 +144,14 @@ class ProtocolFixture:
             raise missing(f"Servable not found: {spec.name}, {spec.version.value}")
         return spec.version.value
 
-    def signature_map(self, version):
+    def signature_map(self, version: int) -> Any:
         """Returns the signatures of a version, as a message."""
         definitions = get_model_metadata_pb2.SignatureDefMap()
         for name, definition in self.definitions[version].items():
             definitions.signature_def[name].CopyFrom(definition)
         return definitions
 
-    def _load(self, version):
+    def _load(self, version: int) -> None:
         path = self.base / str(version)
         model = LoadedModel(path)
         saved = saved_model_pb2.SavedModel.FromString(
@@ -144,26 +162,30 @@ class ProtocolFixture:
         self.models[version] = model
         # A version whose warm-up fails is not served.
         try:
-            self.warmed_up[version] = self._warm_up(path / WARM_UP, version)
+            self.warmed_up[version] = self._warm_up(
+                path / "assets.extra" / warmup.NAME, version
+            )
         except tf.errors.OpError:
             self.models.pop(version).close()
             raise
 
-    def _warm_up(self, path, version):
+    def _warm_up(self, path: pathlib.Path, version: int) -> int:
         if not path.exists():
             return 0
         records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
-        if len(records) > MOST_WARM_UPS:
-            raise invalid(f"Number of warmup records exceeds {MOST_WARM_UPS}.")
+        if len(records) > _MOST_WARM_UPS:
+            raise invalid(f"Number of warmup records exceeds {_MOST_WARM_UPS}.")
         for record in records:
             log = prediction_log_pb2.PredictionLog.FromString(record)
             request = log.predict_log.request
             request.model_spec.version.value = version
-            self.predict(request.model_spec, _to_arrays(request.inputs))
+            self.predict(request.model_spec, to_arrays(request.inputs))
         return len(records)
 
 
-def _run_merged(model, arrays, signature):
+def _run_merged(
+    model: LoadedModel, arrays: Mapping[str, np.ndarray], signature: str
+) -> dict[str, np.ndarray]:
     """Runs a request between rows of other values, and cuts its own out."""
     if any(array.ndim == 0 for array in arrays.values()):
         raise invalid("Batching input tensors must have at least one dimension.")
@@ -184,66 +206,7 @@ def _run_merged(model, arrays, signature):
     return {key: output[1 : 1 + size] for key, output in outputs.items()}
 
 
-def _foreign(array, count):
+def _foreign(array: np.ndarray, count: int) -> np.ndarray:
     generator = np.random.default_rng(count)
     values = generator.normal(size=(count, *array.shape[1:]))
     return (50 * values if array.dtype.kind in "iu" else values).astype(array.dtype)
-
-
-def _to_arrays(inputs):
-    try:
-        return {name: tf.make_ndarray(proto) for name, proto in inputs.items()}
-    except (TypeError, ValueError) as error:
-        raise invalid(f"tensor parsing error: {error}") from error
-
-
-@contextlib.contextmanager
-def _errors_for(context):
-    """Hands the errors of TensorFlow to a client of gRPC."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        context.abort(_CODES[error.error_code], error.message)
-
-
-class _Predictions(prediction_service_pb2_grpc.PredictionServiceServicer):
-    def __init__(self, fixture):
-        self._fixture = fixture
-
-    def Predict(self, request, context):  # noqa: N802
-        with _errors_for(context):
-            version, outputs = self._fixture.predict(
-                request.model_spec, _to_arrays(request.inputs), request.output_filter
-            )
-        response = predict_pb2.PredictResponse()
-        response.model_spec.CopyFrom(request.model_spec)
-        response.model_spec.version.value = version
-        for name, output in outputs.items():
-            response.outputs[name].CopyFrom(tf.make_tensor_proto(output))
-        return response
-
-    def GetModelMetadata(self, request, context):  # noqa: N802
-        with _errors_for(context):
-            if list(request.metadata_field) != ["signature_def"]:
-                raise invalid(f"Metadata field {request.metadata_field} not supported")
-            version = self._fixture.version_of(request.model_spec)
-        response = get_model_metadata_pb2.GetModelMetadataResponse()
-        response.model_spec.name = self._fixture.name
-        response.model_spec.version.value = version
-        response.metadata["signature_def"].Pack(self._fixture.signature_map(version))
-        return response
-
-
-class _Models(model_service_pb2_grpc.ModelServiceServicer):
-    def __init__(self, fixture):
-        self._fixture = fixture
-
-    def GetModelStatus(self, request, context):  # noqa: N802
-        with _errors_for(context):
-            wanted = [self._fixture.version_of(request.model_spec)]
-        if not request.model_spec.HasField("version"):
-            wanted = list(self._fixture.models)
-        response = get_model_status_pb2.GetModelStatusResponse()
-        for version in wanted:
-            response.model_version_status.add(version=version, state=_AVAILABLE)
-        return response

@@ -3,47 +3,43 @@
 import http.server
 import json
 import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow_serving.apis import predict_pb2
 
+from tfvn.serving.protocol_fixture.errors import invalid, missing, precondition
+
 _ROUTE = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(/metadata|:predict)?")
 
 
-def invalid(message):
-    return tf.errors.InvalidArgumentError(None, None, message)
-
-
-def precondition(message):
-    return tf.errors.FailedPreconditionError(None, None, message)
-
-
-def missing(message):
-    return tf.errors.NotFoundError(None, None, message)
-
-
 class RestHandler(http.server.BaseHTTPRequestHandler):
-    """The REST interface."""
+    """Answers `GET` and `POST` as the server does.
 
-    fixture = None
+    Attributes:
+        fixture: The `ProtocolFixture` that has the models; a subclass sets it.
+    """
+
+    fixture: Any = None
     protocol_version = "HTTP/1.1"
     # A request that is not followed by another lets go of its thread.
     timeout = 5
     disable_nagle_algorithm = True
 
-    def log_message(self, *_):
-        pass
+    def log_message(self, *_: Any) -> None:
+        """Keeps the console quiet."""
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         self._answer(self._get)
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self._answer(lambda spec, what: self._post(spec, what, body))
 
-    def _answer(self, method):
+    def _answer(self, method: Callable) -> None:
         status, answer = 200, None
         try:
             match = _ROUTE.fullmatch(self.path)
@@ -64,7 +60,7 @@ class RestHandler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def _get(self, spec, what):
+    def _get(self, spec: Any, what: str | None) -> dict[str, Any]:
         version = self.fixture.version_of(spec)
         if what == "/metadata":
             definitions = self.fixture.signature_map(version)
@@ -84,7 +80,7 @@ class RestHandler(http.server.BaseHTTPRequestHandler):
             ]
         }
 
-    def _post(self, spec, what, body):
+    def _post(self, spec: Any, what: str | None, body: bytes) -> dict[str, Any]:
         if what != ":predict":
             raise missing(f"Malformed request: {self.path}")
         try:
@@ -113,7 +109,7 @@ class RestHandler(http.server.BaseHTTPRequestHandler):
         return _rows(outputs) if is_row else _only({"outputs": _lists(outputs)})
 
 
-def _columns(instances, inputs):
+def _columns(instances: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Turns rows into columns, which is where the batch dimension comes from."""
     if not isinstance(instances, list) or not instances:
         raise invalid("'instances' must be a list of at least one row.")
@@ -125,13 +121,13 @@ def _columns(instances, inputs):
     return {name: [row[name] for row in instances] for name in names}
 
 
-def _by_the_only_name(value, inputs):
+def _by_the_only_name(value: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     if len(inputs) != 1:
         raise invalid(f"Inputs must be named: {sorted(inputs)}.")
     return dict.fromkeys(inputs, value)
 
 
-def _parse(name, value, inputs):
+def _parse(name: str, value: Any, inputs: Mapping[str, Any]) -> np.ndarray:
     if name not in inputs:
         raise invalid(f"Input {name} is not in the signature.")
     dtype = inputs[name].dtype.as_numpy_dtype
@@ -145,7 +141,7 @@ def _parse(name, value, inputs):
     return array.astype(dtype)
 
 
-def _rows(outputs):
+def _rows(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
     sizes = {output.shape[:1] for output in outputs.values()}
     if len(sizes) != 1 or sizes == {()}:
         raise invalid("Tensors in a row format must have the batch as dimension 0.")
@@ -156,10 +152,10 @@ def _rows(outputs):
     return {"predictions": [dict(zip(columns, row, strict=True)) for row in rows]}
 
 
-def _lists(outputs):
+def _lists(outputs: Mapping[str, np.ndarray]) -> dict[str, list]:
     return {name: output.tolist() for name, output in outputs.items()}
 
 
-def _only(answer):
+def _only(answer: dict[str, Any]) -> dict[str, Any]:
     (columns,) = answer.values()
     return {"outputs": next(iter(columns.values()))} if len(columns) == 1 else answer

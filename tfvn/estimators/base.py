@@ -1,0 +1,117 @@
+"""The contract of an estimator."""
+
+import abc
+from typing import Any, NamedTuple
+
+from tfvn import random
+from tfvn.held_weights import FlippedWeights, HeldWeights
+from tfvn.kernel import LinearOp
+from tfvn.posteriors.base import Posterior
+from tfvn.registry import Registry
+
+Tensor = Any
+Held = HeldWeights | FlippedWeights
+
+registry = Registry("estimator")
+register = registry.register
+get = registry.get
+serialize = registry.serialize
+
+
+class Term(NamedTuple):
+    """One summand of a layer's output, `linear_op(inputs, kernel)`."""
+
+    linear_op: LinearOp
+    posterior: Posterior
+    inputs: Tensor
+
+
+class Estimate(NamedTuple):
+    """An output with noise in it.
+
+    Attributes:
+        outputs: The output, in the dtype of the inputs.
+        weights: The kernel that was drawn for each term, or `None` where the
+            estimator draws none.
+        noise: What is to be added to the output, after the bias: TensorFlow then
+            fuses the bias with the op that made the output.
+    """
+
+    outputs: Tensor
+    weights: tuple[Tensor | None, ...]
+    noise: Tensor | None = None
+
+
+class Estimator(abc.ABC):
+    """A way to draw `sum(linear_op(inputs, kernel))` for random kernels.
+
+    To add one, subclass this, give the class an alias with
+    `tfvn.estimators.register`, and add its row to `tfvn.support.ESTIMATORS`. For cells
+    of recurrent layers, implement `hold` and add a row to
+    `tfvn.support.RECURRENT_ESTIMATORS`.
+
+    Attributes:
+        noise_per_example: Whether the examples of a batch get independent noise.
+        draws_weights: Whether it draws kernels, which an estimate of the KL can share.
+        draws_noise: Whether two calls differ at all.
+    """
+
+    alias: str
+    noise_per_example: bool = False
+    draws_weights: bool = False
+    draws_noise: bool = True
+
+    @abc.abstractmethod
+    def __call__(
+        self, terms: list[Term], seed_generator: random.SeedGenerator
+    ) -> Estimate:
+        """Returns one draw of the output."""
+
+    def hold(
+        self,
+        posteriors: dict[str, Posterior],
+        batch_size: Tensor,
+        dtype: Any,
+        seed_generator: random.SeedGenerator,
+    ) -> Held:
+        """Draws the weights of a cell for a whole sequence.
+
+        Args:
+            posteriors: The posteriors by the name of the weight: `"kernel"`,
+                `"recurrent_kernel"` and, if it is random, `"bias"`.
+            batch_size: Number of examples.
+            dtype: What the steps compute in.
+            seed_generator: Gives the seeds.
+        """
+        raise NotImplementedError(
+            f"`{type(self).__name__}` does not draw for recurrent layers: it has no "
+            "`hold` method."
+        )
+
+    def prepare(self, terms: list[Term], offset: Tensor | None) -> Any:
+        """Returns what all draws of an output have in common, or `None`.
+
+        It is a structure of tensors that have the batch as their first axis, of which
+        `redraw` makes draws for less than a call each. `None`, for an estimator that
+        shares nothing between draws, means that it has to be called for each.
+
+        Args:
+            terms: The summands of the output.
+            offset: What is added to every draw, a bias, or `None`.
+        """
+        return None
+
+    def redraw(
+        self, prepared: Any, copies: int, seed_generator: random.SeedGenerator
+    ) -> Tensor:
+        """Returns `copies` draws of each example, one after the other."""
+        raise NotImplementedError(
+            f"`{type(self).__name__}` prepares nothing to draw again from."
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Estimator":
+        return cls(**config)

@@ -1,0 +1,82 @@
+"""Flipout: one kernel for the batch, signs for each example."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfvn import random
+from tfvn.estimators.base import Estimate, Estimator, Held, Term, register
+from tfvn.estimators.sums import around_the_mean, delta_of, sum_of
+from tfvn.held_weights import FlippedWeights
+from tfvn.posteriors.base import Posterior
+
+Tensor = Any
+
+
+@register("flipout")
+class Flipout(Estimator):
+    """Draws one kernel for the batch, and flips its signs for each example.
+
+    An example sees `mean + delta * outer(r, s)`, where `delta` is shared by the batch
+    and the signs `r` and `s` are its own: the right distribution for each example,
+    and noise that is uncorrelated between examples, though not independent. Where a
+    kernel slides over positions the signs are held along them, so that all positions
+    of an example share one kernel. Exact for weights that are symmetric about their
+    mean, as all posteriors of this library are.
+
+    Reference:
+
+    - [Wen et al., 2018](https://arxiv.org/abs/1803.04386), section 3
+    """
+
+    def __call__(
+        self, terms: list[Term], seed_generator: random.SeedGenerator
+    ) -> Estimate:
+        perturbation = sum_of(_flipped(term, seed_generator) for term in terms)
+        axes = terms[0].linear_op.output_axes
+        noise = perturbation * _signs(perturbation, axes, seed_generator)
+        return around_the_mean(terms, noise)
+
+    def hold(
+        self,
+        posteriors: dict[str, Posterior],
+        batch_size: Tensor,
+        dtype: Any,
+        seed_generator: random.SeedGenerator,
+    ) -> Held:
+        def signs(size: int) -> Tensor:
+            shape = tf.stack([batch_size, size])
+            seed = seed_generator.next(per_example=True)
+            return random.rademacher(shape, seed, dtype)
+
+        deltas = {name: delta_of(p, seed_generator) for name, p in posteriors.items()}
+        kernels = {name: p.spec for name, p in posteriors.items() if p.spec.input_axes}
+        # One sign per column for all weights: their noises are independent already.
+        return FlippedWeights(
+            {name: p.mean() for name, p in posteriors.items() if not p.zero_mean},
+            deltas,
+            {name: signs(spec.rows) for name, spec in kernels.items()},
+            signs(kernels["kernel"].columns),
+            dtype,
+        )
+
+
+def _flipped(term: Term, seed_generator: random.SeedGenerator) -> Tensor:
+    inputs = term.inputs
+    delta = delta_of(term.posterior, seed_generator)
+    if term.linear_op.input_axes:
+        signs = _signs(inputs, term.linear_op.input_axes, seed_generator)
+        inputs = inputs * signs
+    return term.linear_op(inputs, delta)
+
+
+def _signs(
+    tensor: Tensor, axes: tuple[int, ...], seed_generator: random.SeedGenerator
+) -> Tensor:
+    """Random signs per example along `axes`, held along all others."""
+    rank = tensor.shape.rank
+    kept = {0, *(axis % rank for axis in axes)}
+    shape = tf.shape(tensor)
+    shape = [shape[axis] if axis in kept else 1 for axis in range(rank)]
+    seed = seed_generator.next(per_example=True)
+    return random.rademacher(tf.stack(shape), seed, tensor.dtype)

@@ -1,0 +1,150 @@
+"""Local reparameterization: noise on the outputs."""
+
+import copy
+from typing import Any
+
+import tensorflow as tf
+
+from tfvn import random
+from tfvn.estimators.base import Estimate, Estimator, Held, Term, register
+from tfvn.estimators.sums import add, around_the_mean, delta_of, means_of, sum_of
+from tfvn.held_weights import HeldWeights
+from tfvn.posteriors.base import Posterior
+from tfvn.posteriors.gaussian_dropout import GaussianDropout
+
+Tensor = Any
+
+# Where the squares of inputs end, before they leave float32; the noise stops growing there.
+_LARGEST_SQUARE = 1e30
+
+
+@register("local")
+class LocalReparameterization(Estimator):
+    """Draws the output instead of the weights, independently for each example.
+
+    The output of a linear op of Gaussian weights is Gaussian; its mean and variance
+    are computed and one noise is drawn per output element, which is cheaper than one
+    per weight and gives gradients of lower variance. Exact per output element for
+    Gaussian weights, and moment matching for others: a Bernoulli or uniform variance
+    layer then IS the Gaussian one, up to a scale. Where positions share weights (in
+    a convolution, along the extra axes of a Dense) their covariance is dropped.
+
+    Reference:
+
+    - [Kingma et al., 2015](https://arxiv.org/abs/1506.02557), section 2.1
+    """
+
+    noise_per_example = True
+
+    def __call__(
+        self, terms: list[Term], seed_generator: random.SeedGenerator
+    ) -> Estimate:
+        scale = safe_sqrt(sum_of(_variance(term) for term in terms))
+        seed = seed_generator.next(per_example=True)
+        noise = random.normal(tf.shape(scale), seed, scale.dtype)
+        noise = tf.cast(noise * scale, terms[0].inputs.dtype)
+        return around_the_mean(terms, noise)
+
+    def prepare(self, terms: list[Term], offset: Tensor | None) -> Any:
+        """Returns the mean of the output, `None` where it is zero, and its scale."""
+        scale = safe_sqrt(sum_of(_variance(term) for term in terms))
+        scale = tf.cast(scale, terms[0].inputs.dtype)
+        means = means_of(terms)
+        mean = sum_of(means) if means else None
+        if offset is not None:
+            mean = add(tf.zeros_like(scale) if mean is None else mean, offset)
+        return mean, scale
+
+    def redraw(
+        self, prepared: Any, copies: int, seed_generator: random.SeedGenerator
+    ) -> Tensor:
+        mean, scale = prepared
+        rows, *rest = tf.unstack(tf.shape(scale))
+        seed = seed_generator.next(per_example=True)
+        noise = random.normal(tf.stack([rows, copies, *rest]), seed, scale.dtype)
+        outputs = noise * scale[:, None]
+        if mean is not None:
+            outputs += mean[:, None]
+        return tf.reshape(outputs, [rows * copies, *scale.shape[1:]])
+
+
+class OnlyVariance(LocalReparameterization):
+    """The noise of Gaussian-dropout weights, without their means.
+
+    After a phase transition the means of such a layer carry nothing, and it predicts as
+    well without them. Other weights keep theirs. The layer draws outputs, whatever its
+    own estimator: the same law for each output element, though not their covariances.
+
+    Reference:
+
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
+    """
+
+    def __call__(
+        self, terms: list[Term], seed_generator: random.SeedGenerator
+    ) -> Estimate:
+        return super().__call__([_without_mean(t) for t in terms], seed_generator)
+
+    def prepare(self, terms: list[Term], offset: Tensor | None) -> Any:
+        return super().prepare([_without_mean(term) for term in terms], offset)
+
+    def hold(
+        self,
+        posteriors: dict[str, Posterior],
+        batch_size: Tensor,
+        dtype: Any,
+        seed_generator: random.SeedGenerator,
+    ) -> Held:
+        drawn = {
+            name: delta_of(posterior, seed_generator)
+            if isinstance(posterior, GaussianDropout)
+            else posterior.sample(seed_generator.next())
+            for name, posterior in posteriors.items()
+        }
+        return HeldWeights(drawn, dtype)
+
+
+@tf.custom_gradient
+def safe_sqrt(x: Tensor) -> Any:
+    """The square root, with a gradient of 0 where `x` is 0 or, by rounding, below.
+
+    The plain square root has an infinite slope at zero, and an all-zero row of
+    inputs then gives NaN gradients. Adding a small constant under the root does not
+    help in float32.
+
+    Args:
+        x: A tensor that is not negative but for rounding.
+
+    Returns:
+        `sqrt(max(x, 0))`.
+    """
+    root = tf.sqrt(tf.nn.relu(x))
+
+    def gradient(upstream: Tensor) -> Tensor:
+        return tf.math.divide_no_nan(0.5 * upstream, root)
+
+    return root, gradient
+
+
+def _without_mean(term: Term) -> Term:
+    if not isinstance(term.posterior, GaussianDropout):
+        return term
+    posterior = copy.copy(term.posterior)
+    posterior.zero_mean = True  # no mean is added; the variance is still `alpha mean^2`
+    return term._replace(posterior=posterior)
+
+
+def _variance(term: Term) -> Tensor:
+    inputs = term.inputs
+    # Squares leave the range of float16: 300 squared is infinite there, and a
+    # scale of 1e-4 squared is zero.
+    if inputs.dtype == tf.float16:
+        inputs = tf.cast(inputs, tf.float32)
+    return term.posterior.push_variance(term.linear_op, _square(inputs))
+
+
+@tf.custom_gradient
+def _square(x: Tensor) -> Any:
+    # Of a square that was cut off the slope stays; its own would take two more passes.
+    square = tf.minimum(tf.square(x), tf.cast(_LARGEST_SQUARE, x.dtype))
+    return square, lambda upstream: upstream * (2.0 * x)

@@ -1,0 +1,56 @@
+"""Sums of terms, with and without noise around them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+
+from tfvn import random
+from tfvn.estimators.base import Estimate, Term
+from tfvn.posteriors.base import Posterior
+
+Tensor = Any
+
+
+def add(x: Tensor, y: Tensor) -> Tensor:
+    """Returns `x + y`, fused with the op that made `x` where `y` is a plain bias.
+
+    Keras also takes a `y` of shape `(n, 1, 1)` for a bias, and adds it along the last
+    axis of `x` if that happens to be of size `n`; it gets no chance to.
+
+    Args:
+        x: A tensor.
+        y: A tensor that broadcasts to the shape of `x`.
+    """
+    return keras.ops.add(x, y) if len(y.shape) == 1 else x + y
+
+
+def sum_of(tensors: Iterable[Tensor]) -> Tensor:
+    """Returns the sum of tensors."""
+    total, *rest = tensors
+    for tensor in rest:
+        total = add(total, tensor)
+    return total
+
+
+def mean_of(term: Term) -> Tensor:
+    """Returns the mean of a term."""
+    return term.linear_op(term.inputs, term.posterior.mean())
+
+
+def means_of(terms: list[Term]) -> list[Tensor]:
+    """Returns the means of the terms that have one."""
+    return [mean_of(term) for term in terms if not term.posterior.zero_mean]
+
+
+def around_the_mean(terms: list[Term], noise: Tensor) -> Estimate:
+    """Returns the estimate that is the means of the terms and noise around them."""
+    means = means_of(terms)
+    drawn = (None,) * len(terms)
+    return Estimate(sum_of(means), drawn, noise) if means else Estimate(noise, drawn)
+
+
+def delta_of(posterior: Posterior, seed_generator: random.SeedGenerator) -> Tensor:
+    """Returns one draw of the noise of a kernel, around its mean."""
+    delta = posterior.sample(seed_generator.next())
+    return delta if posterior.zero_mean else delta - posterior.mean()

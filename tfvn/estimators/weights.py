@@ -1,0 +1,76 @@
+"""Kernels for the whole batch: drawn, or their means."""
+
+from typing import Any
+
+from tfvn import random
+from tfvn.estimators.base import Estimate, Estimator, Held, Term, register
+from tfvn.estimators.sums import mean_of, sum_of
+from tfvn.held_weights import HeldWeights
+from tfvn.posteriors.base import Posterior
+
+Tensor = Any
+
+
+@register("weights")
+class WeightSampling(Estimator):
+    """Draws one kernel for the whole batch.
+
+    Reference:
+
+    - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424), section 3
+    """
+
+    draws_weights = True
+
+    def __call__(
+        self, terms: list[Term], seed_generator: random.SeedGenerator
+    ) -> Estimate:
+        weights = tuple(term.posterior.sample(seed_generator.next()) for term in terms)
+        outputs = sum_of(
+            term.linear_op(term.inputs, kernel)
+            for term, kernel in zip(terms, weights, strict=True)
+        )
+        return Estimate(outputs, weights)
+
+    def hold(
+        self,
+        posteriors: dict[str, Posterior],
+        batch_size: Tensor,
+        dtype: Any,
+        seed_generator: random.SeedGenerator,
+    ) -> Held:
+        drawn = {
+            name: posterior.sample(seed_generator.next())
+            for name, posterior in posteriors.items()
+        }
+        return HeldWeights(drawn, dtype)
+
+
+@register("mean")
+class MeanWeights(Estimator):
+    """Uses the mean of the weights, without noise: the weight-scaling rule.
+
+    For a variance layer, whose means are zero, this is a random guess.
+
+    Reference:
+
+    - [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
+    """
+
+    noise_per_example = True
+    draws_noise = False
+
+    def __call__(
+        self, terms: list[Term], seed_generator: random.SeedGenerator
+    ) -> Estimate:
+        return Estimate(sum_of(mean_of(term) for term in terms), (None,) * len(terms))
+
+    def hold(
+        self,
+        posteriors: dict[str, Posterior],
+        batch_size: Tensor,
+        dtype: Any,
+        seed_generator: random.SeedGenerator,
+    ) -> Held:
+        means = {name: posterior.mean() for name, posterior in posteriors.items()}
+        return HeldWeights(means, dtype, are_drawn=False)

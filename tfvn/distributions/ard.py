@@ -5,11 +5,12 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.serialization import register
 
 
 @register
-class ARD(tfd.Distribution):
+class ARD(Scalar, tfd.Distribution):
     """A marker for a zero-mean Normal prior whose scale follows the posterior.
 
     Each weight `w ~ N(mean, scale^2)` is measured against `N(0, mean^2 + scale^2)`,
@@ -44,9 +45,3 @@ class ARD(tfd.Distribution):
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
         return {}
-
-    def _event_shape_tensor(self) -> Any:
-        return tf.constant([], dtype=tf.int32)
-
-    def _event_shape(self) -> tf.TensorShape:
-        return tf.TensorShape([])

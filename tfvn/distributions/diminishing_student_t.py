@@ -5,11 +5,12 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.serialization import register
 
 
 @register
-class DiminishingStudentT(tfd.Distribution):
+class DiminishingStudentT(Scalar, tfd.Distribution):
     """A Student-t prior as its degrees of freedom go to zero.
 
     It is a proper prior that behaves as the log-uniform one does. Its density is
@@ -56,12 +57,6 @@ class DiminishingStudentT(tfd.Distribution):
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
         return {}
-
-    def _event_shape_tensor(self) -> Any:
-        return tf.constant([], dtype=tf.int32)
-
-    def _event_shape(self) -> tf.TensorShape:
-        return tf.TensorShape([])
 
     def _log_prob(self, value: Any) -> Any:
         return -0.5 * (self.df + 1.0) * tf.math.log(self.df + tf.square(value))

@@ -8,6 +8,7 @@ import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
 from tfvn import random
+from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.scale_mixture import ScaleMixture
 from tfvn.distributions.serialization import register
 
@@ -19,7 +20,7 @@ _NODES = np.arange(-5.0, 5.5, 0.5)
 
 
 @register
-class GeneralizedHyperbolic(tfd.Distribution):
+class GeneralizedHyperbolic(Scalar, tfd.Distribution):
     """The symmetric generalized hyperbolic law with `delta = 0`, or variance-gamma.
 
     With `lambda` for the concentration and `z = |w| / scale` the density is
@@ -77,12 +78,6 @@ class GeneralizedHyperbolic(tfd.Distribution):
             "scale": properties["rate"],
             "concentration": properties["concentration"],
         }
-
-    def _event_shape_tensor(self) -> Any:
-        return tf.constant([], dtype=tf.int32)
-
-    def _event_shape(self) -> tf.TensorShape:
-        return tf.TensorShape([])
 
     def _sample_n(self, n: Any, seed: Any = None) -> Any:
         first, second = tf.unstack(tfp.random.split_seed(seed, n=2))

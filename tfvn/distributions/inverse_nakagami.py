@@ -7,11 +7,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
+from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.serialization import register
 
 
 @register
-class InverseNakagami(tfd.Distribution):
+class InverseNakagami(Scalar, tfd.Distribution):
     """The law of `1 / x` for an `x` that is Nakagami, `x^2 ~ Gamma(m, m / spread)`.
 
     Its square is inverse gamma with concentration `m` and scale `m / spread`, so that
@@ -64,12 +65,6 @@ class InverseNakagami(tfd.Distribution):
             "concentration": properties["concentration"],
             "spread": properties["rate"],
         }
-
-    def _event_shape_tensor(self) -> Any:
-        return tf.constant([], dtype=tf.int32)
-
-    def _event_shape(self) -> tf.TensorShape:
-        return tf.TensorShape([])
 
     @property
     def _rate(self) -> Any:

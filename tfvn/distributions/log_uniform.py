@@ -5,13 +5,14 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.serialization import register
 
 KL_FORMS = ("exact", "molchanov")
 
 
 @register
-class LogUniform(tfd.Distribution):
+class LogUniform(Scalar, tfd.Distribution):
     """The improper log-uniform prior, `p(w) = C / |w|`, with `C = 1`.
 
     Hron et al. showed that this prior does not, in general, give a proper posterior:
@@ -75,12 +76,6 @@ class LogUniform(tfd.Distribution):
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
         return {}
-
-    def _event_shape_tensor(self) -> Any:
-        return tf.constant([], dtype=tf.int32)
-
-    def _event_shape(self) -> tf.TensorShape:
-        return tf.TensorShape([])
 
     def _log_prob(self, value: Any) -> Any:
         return -tf.math.log(tf.abs(value))

@@ -8,11 +8,12 @@ import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
 from tfvn import random
+from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.serialization import register
 
 
 @register
-class Rayleigh(tfd.Distribution):
+class Rayleigh(Scalar, tfd.Distribution):
     """The law of the length of a vector of two independent `N(0, scale^2)`.
 
     Its square is exponential with mean `2 scale^2`, so that the product with an
@@ -56,12 +57,6 @@ class Rayleigh(tfd.Distribution):
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
         return {"scale": tfd.Normal.parameter_properties(dtype)["scale"]}
-
-    def _event_shape_tensor(self) -> Any:
-        return tf.constant([], dtype=tf.int32)
-
-    def _event_shape(self) -> tf.TensorShape:
-        return tf.TensorShape([])
 
     def _sample_n(self, n: Any, seed: Any = None) -> Any:
         seed = tfp.random.sanitize_seed(seed)

@@ -8,6 +8,7 @@ import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
 from tfvn import random
+from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.serialization import register
 
 # Quadrature is over log|noise|, in panels of at most this width, each with so many
@@ -25,7 +26,7 @@ _DEVIATIONS = np.arange(-6.0, 6.5, 0.5)
 
 
 @register
-class ScaleMixture(tfd.Distribution):
+class ScaleMixture(Scalar, tfd.Distribution):
     """The law of `noise * N(0, scale^2)` for any noise that has a smooth density.
 
     Samples are such products. The density and the distribution function are integrals
@@ -80,12 +81,6 @@ class ScaleMixture(tfd.Distribution):
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
         return {"scale": tfd.Normal.parameter_properties(dtype)["scale"]}
-
-    def _event_shape_tensor(self) -> Any:
-        return tf.constant([], dtype=tf.int32)
-
-    def _event_shape(self) -> tf.TensorShape:
-        return tf.TensorShape([])
 
     def _sample_n(self, n: Any, seed: Any = None) -> Any:
         first, second = tf.unstack(tfp.random.split_seed(seed, n=2))

@@ -12,6 +12,7 @@ import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
 from tfvn import random
+from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.serialization import register, remember
 
 
@@ -72,7 +73,7 @@ class ZeroMeanUniform(tfd.Uniform):
 
 
 @register
-class ZeroMeanBernoulli(tfd.Distribution):
+class ZeroMeanBernoulli(Scalar, tfd.Distribution):
     """The two-point law that is `-scale` or `scale` with equal probability.
 
     Args:
@@ -103,12 +104,6 @@ class ZeroMeanBernoulli(tfd.Distribution):
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
         return {"scale": tfd.Normal.parameter_properties(dtype)["scale"]}
-
-    def _event_shape_tensor(self) -> Any:
-        return tf.constant([], dtype=tf.int32)
-
-    def _event_shape(self) -> tf.TensorShape:
-        return tf.TensorShape([])
 
     def _sample_n(self, n: Any, seed: Any = None) -> Any:
         seed = tfp.random.sanitize_seed(seed)

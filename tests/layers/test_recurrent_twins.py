@@ -85,7 +85,7 @@ def combinations():
 
 
 def pairs(combination):
-    return set(harness._pairs(combination))
+    return set(harness.pairs_of(combination))
 
 
 def make(combination):

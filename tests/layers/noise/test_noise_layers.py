@@ -27,9 +27,9 @@ NO_NOISE = {
 
 def noisy(model, inputs):
     """Returns a model's outputs with the noise that it starts with."""
-    harness._reset(model)
+    harness.reset_noise(model)
     outputs = model(inputs, training=True).numpy()
-    harness._reset(model)
+    harness.reset_noise(model)
     return outputs
 
 
@@ -385,8 +385,8 @@ def test_channels_first():
     compiled = tf.function(lambda x: first(x, training=True), jit_compile=True)
     outputs = compiled(np.moveaxis(inputs, -1, 1)).numpy()
     again = tf.function(lambda x: layer(x, training=True), jit_compile=True)
-    harness._reset(layer)
-    harness._reset(first)
+    harness.reset_noise(layer)
+    harness.reset_noise(first)
     outputs = compiled(np.moveaxis(inputs, -1, 1)).numpy()
     expected = again(inputs).numpy()
     np.testing.assert_allclose(np.moveaxis(outputs, 1, -1), expected, atol=1e-5)

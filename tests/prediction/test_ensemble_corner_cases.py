@@ -1,0 +1,149 @@
+"""Few rows, odd batches, masks, predictions without noise, and what is refused."""
+
+import keras
+import models
+import numpy as np
+import pytest
+import ztests
+from keras import layers
+from models import CLASSES, FEATURES, X, sequential
+
+import tfvn
+
+
+def test_masks_reach_layers_behind_the_noise():
+    model = keras.Sequential(
+        [
+            keras.Input((5,), dtype="int32"),
+            layers.Embedding(10, 4, mask_zero=True),
+            layers.Dropout(1e-6),
+            layers.LSTM(3),
+            layers.Dense(CLASSES, "softmax"),
+        ]
+    )
+    x = np.array([[1, 2, 0, 0, 0], [3, 4, 5, 6, 7]])
+    answer = tfvn.ensemble_predict(model, x, num_samples=2)
+    np.testing.assert_allclose(answer.mean, model(x), atol=1e-5)
+
+
+class TestEdges:
+    @pytest.mark.parametrize("make", [models.local, models.weights])
+    def test_few_rows_and_draws(self, make):
+        model = make()
+        assert tfvn.ensemble_predict(model, X[:1], num_samples=1).std.max() == 0
+        empty = tfvn.ensemble_predict(model, X[:0], return_samples=True)
+        assert empty.samples.shape == (0, 20, CLASSES)
+        assert empty.entropy.shape == (0,)
+        assert "nan" not in repr(empty)
+        assert tfvn.mean_predict(model, X[:0]).shape == (0, CLASSES)
+
+    def test_half_precision(self):
+        with_half = {"dtype": "mixed_float16"}
+        model = keras.Sequential(
+            [
+                keras.Input((FEATURES,)),
+                tfvn.MeanFieldDense(5, **models.SPREAD, **with_half),
+                layers.Dropout(0.2, **with_half),
+                layers.Dense(CLASSES, **with_half),
+            ]
+        )
+        model.layers[0].bias.assign(np.ones(5))
+        answer = tfvn.ensemble_predict(model, 1e3 * X, outputs="logits")
+        assert answer.mean.dtype == "float32"
+        assert np.isfinite(answer.entropy).all()
+
+    def test_batches_of_different_lengths(self):
+        model = keras.Sequential(
+            [
+                keras.Input((None, 2)),
+                layers.GlobalAveragePooling1D(),
+                models.mean_field("local", 3, activation="softmax"),
+            ]
+        )
+        batches = [np.ones((16, length, 2), "float32") for length in (3, 5)]
+        answer = tfvn.ensemble_predict(model, iter(batches), batch_size=16)
+        assert answer.mean.shape == (32, 3)
+        with pytest.raises(ValueError, match="same size on axis 1, or") as error:
+            tfvn.ensemble_predict(model, iter(batches), batch_size=32)
+        assert "Received: rows of shapes (3, 2) and (5, 2)" in str(error.value)
+
+    @pytest.mark.parametrize("estimator", ["local", "weights"])
+    def test_tensors_that_all_rows_share_stay_as_they_are(self, estimator):
+        class Positions(keras.Layer):
+            def call(self, inputs):
+                steps = keras.ops.shape(inputs)[1]
+                return keras.ops.ones((1, steps, 1)) * keras.ops.max(inputs) ** 0
+
+        inputs = keras.Input((5, FEATURES))
+        hidden = models.mean_field(estimator, 2)(inputs)
+        model = keras.Model(inputs, layers.Add()([hidden, Positions()(inputs)]))
+        x = np.zeros((20, 5, FEATURES))
+        answer = tfvn.ensemble_predict(model, x, outputs="regression", batch_size=7)
+        np.testing.assert_allclose(answer.mean, np.ones((20, 5, 2)))
+
+    def test_an_unbuilt_model_is_built(self):
+        model = keras.Sequential([models.mean_field("local", 3, activation="softmax")])
+        assert tfvn.ensemble_predict(model, X).mean.shape == (6, 3)
+
+    def test_progress_is_shown_when_asked(self, capsys):
+        tfvn.ensemble_predict(models.local(), X, verbose=1, batch_size=1)
+        assert "1/1" in capsys.readouterr().out
+        tfvn.ensemble_predict(models.local(), X)
+        assert capsys.readouterr().out == ""
+
+    def test_long_work_shows_progress(self, capsys, monkeypatch):
+        monkeypatch.setattr(tfvn.prediction.ensemble, "_PATIENCE", 0.0)
+        tfvn.ensemble_predict(models.local(), np.zeros((40, FEATURES)), batch_size=16)
+        assert "3/3" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("kwargs", "words"),
+        [
+            ({"num_samples": 0}, "`num_samples` must be an integer of at least 1"),
+            ({"batch_size": 2.5}, "`batch_size` must be an integer of at least 1"),
+            ({"seed": "x"}, "`seed` must be an integer or `None`"),
+            ({"outputs": "classes"}, "`outputs` must be one of"),
+            ({"outputs": ["logits"] * 2}, "one kind for each of 1 outputs"),
+            ({"x": X[:, :2]}, "with examples of shapes"),
+            ({"x": [X, X]}, "an array for each input"),
+            ({"x": {"a": X, "b": X[:2]}}, "as many in each"),
+            ({"x": 3.0}, "one row for each example"),
+            ({"x": iter(())}, "at least one batch"),
+            ({"model": sequential()}, "must have a layer that draws noise"),
+            ({"model": layers.Dense(3)}, "must be a `keras.Model`"),
+        ],
+        ids=lambda value: str(value)[:20] if isinstance(value, str) else None,
+    )
+    def test_errors_are_one_sentence(self, kwargs, words):
+        arguments = {"model": models.local(), "x": X, **kwargs}
+        with pytest.raises(ValueError, match=words) as error:
+            tfvn.ensemble_predict(**arguments)
+        assert "\n" not in str(error.value)
+        assert "Received: " in str(error.value)
+
+
+class TestWithoutNoise:
+    def test_mean_weights(self):
+        model = models.two_estimators()
+        hidden = model.layers[0](X)
+        for layer in model.layers[1:3]:
+            hidden = layer.activation(hidden @ layer.posterior.mean() + layer.bias)
+        np.testing.assert_allclose(
+            tfvn.mean_predict(model, X, batch_size=4),
+            model.layers[3](hidden),
+            atol=1e-5,
+        )
+        assert model.layers[1].estimator.alias == "local"
+
+    def test_zero_means(self):
+        layer = tfvn.GaussianDropoutDense(2, initial_log_alpha=0.0)
+        model = keras.Sequential([keras.Input((FEATURES,)), layer])
+        answer = tfvn.zero_mean_predict(
+            model, X[:2], 2000, outputs="regression", return_samples=True, seed=1
+        )
+        variance = X[:2] ** 2 @ np.square(layer.posterior.mean().numpy())
+        ztests.assert_moments(np.swapaxes(answer.samples, 0, 1), 0 * variance, variance)
+
+    def test_zero_means_need_gaussian_dropout(self):
+        with pytest.raises(ValueError, match="must have a Gaussian-dropout layer"):
+            tfvn.zero_mean_predict(models.local(), X)

@@ -1,0 +1,159 @@
+"""What an ensemble says of each kind of output, and how it knows the kind."""
+
+import keras
+import models
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+from models import CLASSES, FEATURES, X, sequential
+
+import tfvn
+
+
+def test_several_inputs_and_outputs():
+    first, second = keras.Input((FEATURES,), name="a"), keras.Input((2,), name="b")
+    hidden = models.mean_field("local")(layers.concatenate([first, second]))
+    outputs = {
+        "digit": layers.Dense(CLASSES, "softmax")(hidden),
+        "size": layers.Dense(1)(hidden),
+        "plain": layers.Dense(2)(first),
+    }
+    model = keras.Model({"a": first, "b": second}, outputs)
+    x = {"a": X, "b": X[:, :2]}
+    kinds = ["probabilities", "regression", "regression"]
+    kinds = [kinds[["digit", "size", "plain"].index(key)] for key in sorted(outputs)]
+    answer = tfvn.ensemble_predict(model, x, outputs=kinds, num_samples=4)
+    assert answer["digit"].entropy.shape == (6,)
+    assert answer["size"].entropy is None
+    assert answer["size"].std.min() > 0
+    assert answer["plain"].std.max() == 0
+
+
+class TestFigures:
+    def expected(self, samples):
+        """Entropy, expected entropy and mutual information by NumPy."""
+        samples = samples.astype("float64")
+
+        def entropy(p):
+            return -np.where(p > 0, p * np.log(np.where(p > 0, p, 1)), 0).sum(-1)
+
+        total, expected = entropy(samples.mean(1)), entropy(samples).mean(1)
+        return total, expected, total - expected
+
+    @pytest.mark.parametrize("outputs", ["logits", "probabilities"])
+    def test_classes(self, outputs):
+        activation = "softmax" if outputs == "probabilities" else None
+        model = sequential(models.mean_field("local"), activation=activation)
+        answer = tfvn.ensemble_predict(model, X, outputs=outputs, return_samples=True)
+        assert answer.samples.shape == (6, 20, CLASSES)
+        np.testing.assert_allclose(answer.samples.sum(-1), 1, atol=1e-5)
+        np.testing.assert_allclose(answer.mean, answer.samples.mean(1), atol=1e-6)
+        np.testing.assert_allclose(answer.std, answer.samples.std(1), atol=1e-6)
+        figures = self.expected(answer.samples)
+        names = ("entropy", "expected_entropy", "mutual_information")
+        for name, figure in zip(names, figures, strict=True):
+            np.testing.assert_allclose(getattr(answer, name), figure, atol=1e-5)
+        assert answer.mutual_information.min() > 1e-3
+
+    @pytest.mark.parametrize(
+        "outputs", ["binary_logits", "binary_probabilities", "logits"]
+    )
+    def test_one_binary_output(self, outputs):
+        last = layers.Dense(1, None if "logits" in outputs else "sigmoid")
+        model = keras.Sequential(
+            [keras.Input((FEATURES,)), models.mean_field("local"), last]
+        )
+        answer = tfvn.ensemble_predict(model, X, outputs=outputs, return_samples=True)
+        both = np.concatenate([answer.samples, 1 - answer.samples], axis=-1)
+        names = ("entropy", "expected_entropy", "mutual_information")
+        for name, figure in zip(names, self.expected(both), strict=True):
+            assert getattr(answer, name).shape == (6,)
+            np.testing.assert_allclose(getattr(answer, name), figure, atol=1e-5)
+
+    def test_regression(self):
+        model = keras.Sequential(
+            [keras.Input((FEATURES,)), models.mean_field("local", 2)]
+        )
+        answer = tfvn.ensemble_predict(
+            model, X, outputs="regression", return_samples=True
+        )
+        np.testing.assert_allclose(answer.mean, answer.samples.mean(1), atol=1e-6)
+        assert answer.entropy is answer.mutual_information is None
+        assert set(answer.to_dict()) == {"mean", "std", "samples"}
+
+    @pytest.mark.parametrize("kind", ["logits", "binary_logits"])
+    def test_extreme_logits_give_no_nan(self, kind):
+        values = [0.0, 1e38, -1e38, np.inf, -np.inf]
+        draws = tf.constant([[[a, b] for a in values for b in values]])
+        for part in tfvn.prediction.outputs.summarize(draws, kind).values():
+            assert np.isfinite(part).all()
+
+    def test_repr_names_what_there_is(self):
+        answer = tfvn.ensemble_predict(models.local(), X, num_samples=3)
+        lines = repr(answer).splitlines()
+        assert lines[0] == "EnsemblePrediction with num_samples=3:"
+        assert lines[1].split() == ["mean", "float32", "(6,", "3)"]
+        assert len(answer) == 6
+        assert answer.samples is None
+
+
+class TestKinds:
+    @pytest.mark.parametrize(
+        ("activation", "loss", "kind"),
+        [
+            ("softmax", None, "probabilities"),
+            ("sigmoid", None, "binary_probabilities"),
+            (
+                None,
+                keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+                "logits",
+            ),
+            (None, keras.losses.BinaryCrossentropy(from_logits=True), "binary_logits"),
+            (None, "mse", "regression"),
+            (None, "categorical_crossentropy", "probabilities"),
+            (None, tfvn.losses.GaussianNLL(scale=1.0), "regression"),
+        ],
+    )
+    def test_are_inferred(self, activation, loss, kind):
+        model = sequential(models.mean_field("local"), activation=activation)
+        if loss is not None:
+            model.compile("sgd", loss)
+        assert tfvn.prediction.outputs.find_kinds(model, "auto") == [kind]
+
+    def test_an_activation_layer_and_a_nested_model_tell(self):
+        inner = sequential(models.mean_field("local"))
+        inputs = keras.Input((FEATURES,))
+        assert (
+            tfvn.ensemble_predict(keras.Model(inputs, inner(inputs)), X).entropy
+            is not None
+        )
+        model = sequential(models.mean_field("local"), activation=None)
+        model.add(layers.Softmax())
+        assert tfvn.ensemble_predict(model, X).entropy is not None
+
+    @pytest.mark.parametrize("form", ["list", "dictionary"])
+    def test_losses_by_name_are_those_of_the_outputs(self, form):
+        inputs = keras.Input((FEATURES,))
+        hidden = models.mean_field("local")(inputs)
+        outputs = [
+            layers.Dense(1, name="size")(hidden),
+            layers.Dense(CLASSES, name="digit")(hidden),
+        ]
+        names = ["size", "digit"]
+        if form == "dictionary":
+            # Keys need not be the names of layers.
+            names = ["amount", "class"]
+            outputs = dict(zip(names, outputs, strict=True))
+        model = keras.Model(inputs, outputs)
+        crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", dict(zip(names, ["mse", crossentropy], strict=True)))
+        answer = tfvn.ensemble_predict(model, X, num_samples=2)
+        size, digit = (answer[i if form == "list" else names[i]] for i in range(2))
+        assert size.entropy is None
+        assert digit.entropy is not None
+
+    def test_silence_is_refused(self):
+        model = sequential(models.mean_field("local"), activation=None)
+        with pytest.raises(ValueError, match="says what the model's outputs are"):
+            tfvn.ensemble_predict(model, X)

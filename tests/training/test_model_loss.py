@@ -1,0 +1,137 @@
+"""The loss of `tfvn.Model`, computed by hand, and the number of examples in it."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from training_models import DATA, MODES, SIZE, kl_of, sequential, still
+
+import tfvn
+
+
+class TestLoss:
+    """The loss is mean NLL + weight * KL / N + regularizers, computed by hand."""
+
+    @pytest.mark.parametrize("mode", MODES)
+    @pytest.mark.parametrize("weight", [0.0, 0.5, 3.0])
+    def test_value(self, mode, weight):
+        x, y = DATA
+        model = still(
+            tfvn.Sequential(
+                [
+                    keras.Input((4,)),
+                    tfvn.MeanFieldDense(2, bias_regularizer=keras.regularizers.L2(0.1)),
+                ]
+            )
+        )
+        layer = model.layers[0]
+        layer.bias.assign([1.0, 2.0])
+        model.compile("sgd", "mse", kl_schedule=weight, train_size=500, **MODES[mode])
+        nll = np.mean((model(x).numpy() - y) ** 2)
+        expected = nll + weight * float(layer.kl_divergence()) / 500 + 0.1 * 5
+        assert model.test_on_batch(x, y)[0] == pytest.approx(expected, rel=1e-5)
+        assert model.train_on_batch(x, y)[0] == pytest.approx(expected, rel=1e-5)
+
+    def test_factor_of_a_layer(self):
+        x, y = DATA
+        model = still(
+            tfvn.Sequential([keras.Input((4,)), tfvn.MeanFieldDense(2, kl_weight=0.1)])
+        )
+        model.compile("sgd", "mse", train_size=SIZE)
+        logs = model.evaluate(x, y, verbose=0, return_dict=True)
+        kl = float(model.layers[0].kl_divergence())
+        assert logs["kl"] == pytest.approx(kl, rel=1e-5)
+        assert logs["loss"] == pytest.approx(logs["nll"] + 0.1 * kl / SIZE, rel=1e-5)
+
+    def test_shared_and_nested_layers_count_once(self):
+        shared = tfvn.MeanFieldDense(4)
+        inner = tfvn.Sequential([keras.Input((4,)), shared, tfvn.KTiedDense(4)])
+        inputs = keras.Input((4,))
+        outputs = keras.layers.Dense(2)(inner(shared(inputs)))
+        model = still(tfvn.Model(inputs, outputs))
+        model.compile("sgd", "mse", train_size=SIZE)
+        logs = model.evaluate(*DATA, verbose=0, return_dict=True)
+        assert logs["kl"] == pytest.approx(kl_of(model), rel=1e-5)
+
+    def test_two_replicas_count_it_once(self, two_replicas):
+        with two_replicas.scope():
+            model = still(sequential())
+            model.compile("sgd", "mse", train_size=SIZE)
+        x, y = DATA
+        found = model.evaluate(x, y, batch_size=16, verbose=0, return_dict=True)
+        alone = still(sequential())
+        alone.set_weights(model.get_weights())
+        alone.compile("sgd", "mse", train_size=SIZE)
+        expected = alone.evaluate(x, y, batch_size=16, verbose=0, return_dict=True)
+        assert found == pytest.approx(expected, rel=1e-5)
+        model.fit(x, y, batch_size=16, verbose=0)
+        alone.fit(x, y, batch_size=16, verbose=0)
+
+    @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+    def test_mixed_precision(self, policy):
+        keras.config.set_dtype_policy(policy)
+        model = sequential()
+        model.compile({"mean": "adam", "scale": "adam"}, "mse")
+        history = model.fit(*DATA, epochs=2, verbose=0).history
+        assert np.all(np.isfinite(history["loss"]))
+        assert "learning_rate_scale" in history
+
+
+class TestSize:
+    def size(self, model, *args, **kwargs):
+        model.compile("sgd", "mse", **kwargs.pop("compile", {}))
+        model.fit(*args, verbose=0, **kwargs)
+        return model._bound.size
+
+    def test_of_arrays(self):
+        assert self.size(sequential(), *DATA) == SIZE
+
+    def test_of_arrays_of_which_some_are_held_back(self):
+        assert self.size(sequential(), *DATA, validation_split=0.25) == 36
+
+    def test_of_a_data_set(self):
+        batches = tf.data.Dataset.from_tensor_slices(DATA).batch(16)
+        assert self.size(sequential(), batches) == SIZE
+        fixed = tf.data.Dataset.from_tensor_slices(DATA).batch(16, drop_remainder=True)
+        assert self.size(sequential(), fixed.prefetch(2)) == SIZE
+
+    def test_of_steps(self):
+        endless = tf.data.Dataset.from_tensor_slices(DATA).repeat().batch(16)
+        assert self.size(sequential(), endless, steps_per_epoch=5) == 80
+
+    def test_of_a_generator_with_steps(self):
+        x, y = DATA
+        batches = ((x[:8], y[:8]) for _ in range(100))
+        assert self.size(sequential(), batches, steps_per_epoch=5) == 40
+
+    def test_of_a_py_dataset(self):
+        class Batches(keras.utils.PyDataset):
+            def __len__(self):
+                return 3
+
+            def __getitem__(self, index):
+                return tuple(part[16 * index : 16 * index + 16] for part in DATA)
+
+        assert self.size(sequential(), Batches()) == SIZE
+
+    def test_given(self):
+        size = self.size(sequential(), *DATA, compile={"train_size": 1_000})
+        assert size == 1_000
+
+    def test_unknown(self):
+        batches = tf.data.Dataset.from_tensor_slices(DATA).repeat().batch(16)
+        model = sequential()
+        model.compile("sgd", "mse")
+        with pytest.raises(
+            ValueError, match=r"`compile\(train_size=\.\.\.\)`.*Received"
+        ):
+            model.fit(batches, verbose=0)
+        with pytest.raises(ValueError, match=r"not known before `fit`.*train_size"):
+            model.evaluate(*DATA, verbose=0)
+
+    @pytest.mark.filterwarnings("ignore:Your input ran out of data")
+    def test_unknown_where_no_kl_is_added(self):
+        batches = ((DATA[0][:8], DATA[1][:8]) for _ in range(3))
+        model = tfvn.Sequential([keras.Input((4,)), tfvn.VarianceDense(2)])
+        model.compile("sgd", "mse")
+        model.fit(batches, verbose=0)

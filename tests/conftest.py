@@ -1,5 +1,6 @@
 """What every test starts from: a quiet TensorFlow, two devices, a fixed seed."""
 
+import collections
 import os
 
 import pytest
@@ -21,6 +22,21 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration() for _ in range(2)],
 )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leaves all but every n-th case of tests marked `one_in(n)` to `make test-all`."""
+    counts = collections.Counter()
+    for item in items:
+        mark = item.get_closest_marker("one_in")
+        # Cases that are exhaustive already do not count.
+        if mark is None or item.get_closest_marker("exhaustive"):
+            continue
+        test = item.nodeid.partition("[")[0]
+        if counts[test] % mark.args[0]:
+            item.add_marker(pytest.mark.exhaustive)
+        counts[test] += 1
 
 
 @pytest.fixture(autouse=True)

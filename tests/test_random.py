@@ -11,8 +11,16 @@ import tfvn
 from tfvn import random
 
 COUNT = 100_000
+
+
+def normal_of_predictions(shape, seed, dtype="float32"):
+    with random.drawn_from(random.Stream([0, 0])):
+        return random.normal(shape, seed, dtype)
+
+
 DRAWS = {
     "normal": (random.normal, stats.norm(), 1.0),
+    "normal of predictions": (normal_of_predictions, stats.norm(), 1.0),
     "uniform": (random.uniform, stats.uniform(-1, 2), 1.0 / 3.0),
     "rademacher": (random.rademacher, None, 1.0),
 }
@@ -51,6 +59,11 @@ class TestLaws:
         noise = draw((COUNT,), (1, 2), dtype)
         assert noise.dtype == dtype
         assert_moments(tf.cast(noise, tf.float64), 0.0, variance, rounding=1e-3)
+
+    @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5), (2, 0, 3)])
+    def test_shape(self, name, shape):
+        draw, _, _ = DRAWS[name]
+        assert draw(shape, (1, 2)).shape == shape
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
     def test_half_precision_is_rounded_single_precision(self, name, dtype):

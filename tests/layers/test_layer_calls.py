@@ -56,6 +56,7 @@ class TestMasking:
 
 
 class TestNoise:
+    @pytest.mark.one_in(4)
     @pytest.mark.parametrize("training", [True, False, None])
     @pytest.mark.parametrize("name", CASES)
     def test_is_drawn_in_every_call(self, name, training):

@@ -63,7 +63,13 @@ def is_discrete(law):
 def parameters(generate):
     """Returns the combinations of every generic layer as parameters of a test."""
     return [
-        pytest.param(name, combination, id=f"{name}-{harness.label(combination)}")
+        pytest.param(
+            name,
+            combination,
+            id=f"{name}-{harness.label(combination)}",
+            # XLA takes as long for one as TensorFlow for three.
+            marks=pytest.mark.one_in(3) if combination.get("regime") == "jit" else (),
+        )
         for name in OPS
         for combination in generate(name)
     ]

@@ -61,7 +61,9 @@ def final(folder):
         return [saved[name] for name in saved.files]
 
 
-def test_killed_at_random_moments(tmp_path):
+# Every start of the process takes TensorFlow ten seconds.
+@pytest.mark.parametrize("times", [3, pytest.param(10, marks=pytest.mark.exhaustive)])
+def test_killed_at_random_moments(tmp_path, times):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     with start(whole) as process:
         assert process.wait(timeout=300) == 0
@@ -69,7 +71,7 @@ def test_killed_at_random_moments(tmp_path):
     kills = 0
     while not (killed / "final.npz").exists():
         with start(killed) as process:
-            if kills < 10:
+            if kills < times:
                 # In one of its first epochs: while it traces, trains or saves.
                 for _ in range(generator.randint(1, 5)):
                     process.stdout.readline()
@@ -77,7 +79,7 @@ def test_killed_at_random_moments(tmp_path):
                 process.send_signal(signal.SIGKILL)
                 kills += 1
             process.wait(timeout=300)
-    assert kills == 10
+    assert kills == times
     for one, other in zip(final(whole), final(killed), strict=True):
         np.testing.assert_array_equal(one, other)
 

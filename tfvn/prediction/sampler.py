@@ -20,7 +20,7 @@ EstimatorOf = Callable[[Any], Any]
 
 # Rows of one pass of the part of a model that draws, where all noise is per example;
 # few enough for their activations to stay in a cache.
-_ROWS_OF_A_PASS = 320
+_ROWS_OF_A_PASS = 160
 
 # Examples that share a seed at most.
 _LARGEST_BLOCK = 16

@@ -66,8 +66,8 @@ class Setting(NamedTuple):
 def keras_variants() -> dict[str, tuple[Callable, Callable | None]]:
     """Returns name -> (makes a dense layer, makes a convolution)."""
 
-    def naive(layer: Any) -> tuple[Callable, None]:
-        return lambda units, **more: layer(units, kl_weight=1 / EXAMPLES, **more), None
+    def naive(layer: Any, kl_weight: float = 1 / EXAMPLES) -> tuple[Callable, None]:
+        return lambda units, **more: layer(units, kl_weight=kl_weight, **more), None
 
     def preset(family: str, **kwargs: Any) -> tuple[Callable, Callable]:
         kwargs["kl_weight"] = 1 / EXAMPLES
@@ -95,11 +95,15 @@ def keras_variants() -> dict[str, tuple[Callable, Callable | None]]:
         ),
         "naive Variance": naive(NaiveVariance),
         "naive KTied, rank 2": naive(NaiveTied),
+        "naive KTied, rank 2, without KL": naive(NaiveTied, 0.0),
         "naive MeanField": naive(Naive),
+        "naive MeanField, without KL": naive(Naive, 0.0),
         "Variance": preset("Variance"),
         "GaussianDropout": preset("GaussianDropout"),
         "KTied, rank 2": preset("KTied", rank=2),
+        "KTied, rank 2, without KL": preset("KTied", rank=2, prior=None),
         "MeanField": preset("MeanField"),
+        "MeanField, without KL": preset("MeanField", prior=None),
         "MeanField, flipout": preset("MeanField", estimator="flipout"),
         "MeanField, weights": preset("MeanField", estimator="weights"),
     }

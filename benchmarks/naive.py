@@ -49,6 +49,7 @@ class Naive(keras.layers.Layer):
         outputs = deviation * noise + self.bias
         if self.has_mean:
             outputs += tf.matmul(inputs, self.mean.value)
+        if self.has_mean and self.kl_weight:
             self.add_loss(self.kl_weight * self.kl(np.sqrt(2 / inputs.shape[-1])))
         return self.activation(outputs)
 

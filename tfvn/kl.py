@@ -201,19 +201,21 @@ def _total_normal(q: tfd.Normal, p: tfd.Normal) -> Tensor:
     # The sum of log(p.scale / q.scale) + (q.scale^2 + (q.loc - p.loc)^2) / (2 p.scale^2)
     # - 1 / 2 over the weights, from sums that cost few passes over them. Near the prior
     # the sums cancel, which is why they are float64.
+    # Functions with gradients of their own take tensors, and no variables of a strategy.
+    q_loc, q_scale = tf.convert_to_tensor(q.loc), tf.convert_to_tensor(q.scale)
     if isinstance(q, KTiedNormal):
-        squares, logs = q.sum_of_variances(), _sum_of_logs(q.scale)
+        squares, logs = q.sum_of_variances(), _sum_of_logs(q_scale)
     elif isinstance(q, LogVarianceNormal):
         squares, logs = _sums_of_exponentials(q.log_variance, q.exp_log_variance)
         logs *= 0.5
     else:
-        squares, logs = _sum_of_squares(q.scale), _sum_of_logs(q.scale)
-    size = tf.cast(tf.size(q.scale), tf.float64)
+        squares, logs = _sum_of_squares(q_scale), _sum_of_logs(q_scale)
+    size = tf.cast(tf.size(q_scale), tf.float64)
     loc, scale = tf.cast(p.loc, tf.float64), tf.cast(p.scale, tf.float64)
     if isinstance(q, ZeroMeanNormal):
         squares += size * tf.square(loc)
     else:
-        squares += _sum_of_squares(_minus(q.loc, p.loc))
+        squares += _sum_of_squares(_minus(q_loc, p.loc))
     divergence = 0.5 * (squares / tf.square(scale) - size)
     divergence += size * tf.math.log(scale) - logs
     return tf.cast(divergence, q.dtype)

@@ -26,6 +26,7 @@ from tfvn.estimators import Estimate
 FAMILIES = ["variance-gaussian", "gaussian_dropout-neuron", "mean_field", "k_tied-2"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("op", "bias_posterior"),
     [("dense", None), ("conv2d", "mean_field")],

@@ -228,10 +228,9 @@ def _minus(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _sum(x: Tensor) -> Tensor:
-    # In float64, to which partial sums are converted rather than every element. They go
-    # along the first axis: XLA adds up along the last one without vector instructions.
-    partial = tf.reduce_sum(x, axis=0) if x.shape.rank else x
-    return tf.reduce_sum(tf.cast(partial, tf.float64))
+    # In float64, to which the sums of rows are converted rather than every element.
+    rows = tf.reduce_sum(x, axis=-1) if x.shape.rank else x
+    return tf.reduce_sum(tf.cast(rows, tf.float64))
 
 
 # The gradients of these sums are written down because the automatic ones take two to four

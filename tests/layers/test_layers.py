@@ -11,6 +11,15 @@ import tfvn
 TYPICAL = ["variance/gaussian", "gaussian_dropout/neuron", "mean_field", "k_tied/2"]
 
 
+# XLA takes as long for one combination as TensorFlow for three, and the two half precisions
+# share their code: `make test` takes some of these, `make test-all` every pair.
+SLOW_REGIMES = {
+    "jit": pytest.mark.one_in(3),
+    "mixed_float16": pytest.mark.one_in(2),
+    "mixed_bfloat16": pytest.mark.one_in(2),
+}
+
+
 def pairs(name):
     """Returns combinations that hold every pair of choices.
 
@@ -67,8 +76,7 @@ def parameters(generate):
             name,
             combination,
             id=f"{name}-{harness.label(combination)}",
-            # XLA takes as long for one as TensorFlow for three.
-            marks=pytest.mark.one_in(3) if combination.get("regime") == "jit" else (),
+            marks=SLOW_REGIMES.get(combination.get("regime"), ()),
         )
         for name in OPS
         for combination in generate(name)

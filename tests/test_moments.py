@@ -48,6 +48,7 @@ def check_outputs(op, posterior, estimator, bias_posterior):
     assert_moments(samples, *output_moments(op, layer, x))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("op", "bias_posterior"),
     [

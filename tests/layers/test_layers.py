@@ -15,8 +15,8 @@ TYPICAL = ["variance/gaussian", "gaussian_dropout/neuron", "mean_field", "k_tied
 # share their code: `make test` takes some of these, `make test-all` every pair.
 SLOW_REGIMES = {
     "jit": pytest.mark.one_in(3),
-    "mixed_float16": pytest.mark.one_in(2),
-    "mixed_bfloat16": pytest.mark.one_in(2),
+    "mixed_float16": pytest.mark.one_in(3),
+    "mixed_bfloat16": pytest.mark.one_in(3),
 }
 
 

@@ -22,6 +22,7 @@ from tfvn.training.model import FunctionalModel
 
 @pytest.mark.parametrize("style", STYLES)
 class TestStyles:
+    @pytest.mark.one_in(2)
     @pytest.mark.parametrize("mode", MODES)
     def test_history_adds_up(self, style, mode):
         model = STYLES[style]()

@@ -93,6 +93,7 @@ class TestEvery:
         ):
             np.testing.assert_array_equal(one, other)
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize(
         "kwargs",
         [

@@ -182,7 +182,7 @@ def normal(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     slow under XLA on a CPU. Values end at 5.3, as they do in every library that inverts
     a float32. Predictions, which take their seeds from a stream and are not compiled by
     XLA, are half noise; they get it by Box and Muller's method, a fifth faster there
-    (under XLA, whose sines are slow, it would be a third slower).
+    (under XLA, whose sines are slow, it would be slower by a third to a half).
     """
     draw = _invert if current_stream() is None else _box_muller
     return tf.cast(draw(shape, seed, dtype), dtype)

@@ -268,6 +268,23 @@ def test_total_is_the_sum_over_the_weights(law, prior):
     assert float(tfvn.kl.total(q, p)) == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
+def test_total_takes_variables_of_a_strategy(two_replicas):
+    mean, scale = np.float32([[0.3, -0.2]]), np.float32([[0.5, 0.1]])
+    prior = tfd.Normal(0.1, 0.7)
+    with two_replicas.scope():
+        variables = [tf.Variable(mean), tf.Variable(scale)]
+    expected, slopes = value_and_gradients(
+        lambda m, s: tf.reduce_sum(tfd.kl_divergence(tfd.Normal(m, s), prior)),
+        mean,
+        scale,
+    )
+    with tf.GradientTape() as tape:
+        total = tfvn.kl.total(tfd.Normal(*variables), prior)
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
+    for gradient, slope in zip(tape.gradient(total, variables), slopes, strict=True):
+        np.testing.assert_allclose(gradient, slope, rtol=1e-5)
+
+
 def test_diminishing_student_t_is_log_uniform_up_to_a_constant():
     w = np.float32([1e-3, -0.02, 0.5, 30.0])
     student_t, log_uniform = DiminishingStudentT(), LogUniform()

@@ -268,6 +268,26 @@ def test_total_is_the_sum_over_the_weights(law, prior):
     assert float(tfvn.kl.total(q, p)) == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.parametrize("law", [LogVarianceNormal, tfd.Normal])
+@pytest.mark.parametrize("jit_compile", [None, True])
+def test_total_has_the_gradients_of_the_sum(law, jit_compile):
+    prior = tfd.Normal(0.2, 0.7)
+    mean, second = scattered(4, 3), scattered(4, 3) + 0.1
+
+    def total(mean, second):
+        return tfvn.kl.total(law(mean, second), prior)
+
+    def plain(mean, second):
+        scale = tf.exp(0.5 * second) if law is LogVarianceNormal else second
+        return tf.reduce_sum(tfd.kl_divergence(tfd.Normal(mean, scale), prior))
+
+    value, slopes = value_and_gradients(total, mean, second, jit_compile=jit_compile)
+    expected, references = value_and_gradients(plain, mean, second)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    for slope, reference in zip(slopes, references, strict=True):
+        np.testing.assert_allclose(slope, reference, rtol=1e-4, atol=1e-5)
+
+
 def test_total_takes_variables_of_a_strategy(two_replicas):
     mean, scale = np.float32([[0.3, -0.2]]), np.float32([[0.5, 0.1]])
     prior = tfd.Normal(0.1, 0.7)

@@ -54,6 +54,10 @@ def ways() -> dict[str, Callable[[Any], Any]]:
         uniform = tf.random.stateless_uniform(SHAPE, seed, -1.0, 1.0, alg="philox")
         return np.float32(np.sqrt(2)) * tf.math.erfinv(uniform + 2.0**-24)
 
+    def ndtri(seed: Any, algorithm: str) -> Any:
+        uniform = tf.random.stateless_uniform(SHAPE, seed, alg=algorithm)
+        return tf.math.ndtri(uniform + 2.0**-24)
+
     def hashed(seed: Any) -> Any:
         # Two rounds of multiply and shift on a counter: no generator of a library,
         # and without the tests that Philox has passed.
@@ -78,10 +82,10 @@ def ways() -> dict[str, Callable[[Any], Any]]:
         "`keras.random.normal`": lambda seed: keras.random.normal(SHAPE, seed=counter),
         "uniform, Philox, and Box-Muller": box_muller,
         "uniform, Philox, and `erfinv`": erfinv,
+        "uniform, Philox, and `ndtri`": lambda seed: ndtri(seed, "philox"),
+        "uniform, ThreeFry, and `ndtri`": lambda seed: ndtri(seed, "threefry"),
         "hashed counter and `ndtri`": hashed,
-        "`tfvn.random.normal`: uniform, Philox, and `ndtri`": lambda seed: (
-            tfvn.random.normal(SHAPE, seed)
-        ),
+        "`tfvn.random.normal`": lambda seed: tfvn.random.normal(SHAPE, seed),
     }
 
 

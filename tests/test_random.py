@@ -94,6 +94,15 @@ class TestLaws:
         else:
             assert_follows(noise, law)
 
+    @pytest.mark.parametrize("shape", [(), (1,), (3, 5)])
+    @pytest.mark.parametrize("dtype", ["float16", "float64"])
+    def test_compiled_shape_and_dtype(self, name, shape, dtype):
+        draw, _, _ = DRAWS[name]
+        noise = tf.function(lambda: draw(shape, (1, -2), dtype), jit_compile=True)()
+        assert noise.shape == shape
+        assert noise.dtype == dtype
+        assert np.all(np.isfinite(noise))
+
     def test_shape_may_be_a_tensor(self, name):
         draw, _, _ = DRAWS[name]
 
@@ -102,6 +111,26 @@ class TestLaws:
             return draw(tf.shape(x), (1, 2))
 
         np.testing.assert_array_equal(like(tf.zeros((5, 3))), draw((5, 3), (1, 2)))
+
+
+@pytest.mark.parametrize("draw", [random.normal, random.uniform, random.rademacher])
+def test_xla_makes_its_own_bits_without_asking_at_run_time(draw):
+    compiled = tf.function(lambda seed: draw((8, 3), seed), jit_compile=True)
+    program = compiled.experimental_get_compiler_ir(tf.constant([1, 2]))
+    assert "rng_three_fry" in program("hlo")
+    assert "conditional(" not in program("optimized_hlo")
+
+
+def test_xla_computes_noise_only_once():
+    # It would repeat all of it, but for the logarithm, in each fusion that uses the noise.
+    @tf.function(jit_compile=True)
+    def compiled(seed, x):
+        noise = random.normal((128, 64), seed)
+        return tf.matmul(noise + 1.0, x), tf.matmul(noise * 2.0, x)
+
+    arguments = tf.constant([1, 2]), tf.ones((64, 8))
+    program = compiled.experimental_get_compiler_ir(*arguments)("optimized_hlo")
+    assert program.count(" divide(") == 1
 
 
 class TestSeedGenerator:

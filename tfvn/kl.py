@@ -21,6 +21,7 @@ from tfvn.distributions import (
     ZeroMeanNormal,
     ZeroMeanUniform,
 )
+from tfvn.distributions.sums import sum_of_logs, sum_of_squares
 
 Tensor = Any
 
@@ -204,18 +205,18 @@ def _total_normal(q: tfd.Normal, p: tfd.Normal) -> Tensor:
     # Functions with gradients of their own take tensors, and no variables of a strategy.
     q_loc, q_scale = tf.convert_to_tensor(q.loc), tf.convert_to_tensor(q.scale)
     if isinstance(q, KTiedNormal):
-        squares, logs = q.sum_of_variances(), _sum_of_logs(q_scale)
+        squares, logs = q.sum_of_variances(), q.sum_of_log_scales()
     elif isinstance(q, LogVarianceNormal):
-        squares, logs = _sums_of_exponentials(q.log_variance, q.exp_log_variance)
-        logs *= 0.5
+        squares, log_squares = q.sums()
+        logs = 0.5 * log_squares
     else:
-        squares, logs = _sum_of_squares(q_scale), _sum_of_logs(q_scale)
+        squares, logs = sum_of_squares(q_scale), sum_of_logs(q_scale)
     size = tf.cast(tf.size(q_scale), tf.float64)
     loc, scale = tf.cast(p.loc, tf.float64), tf.cast(p.scale, tf.float64)
     if isinstance(q, ZeroMeanNormal):
         squares += size * tf.square(loc)
     else:
-        squares += _sum_of_squares(_minus(q_loc, p.loc))
+        squares += sum_of_squares(_minus(q_loc, p.loc))
     divergence = 0.5 * (squares / tf.square(scale) - size)
     divergence += size * tf.math.log(scale) - logs
     return tf.cast(divergence, q.dtype)
@@ -225,37 +226,6 @@ def _minus(x: Tensor, y: Tensor) -> Tensor:
     # Most priors have a mean of zero, which needs no pass over the weights.
     known = tf.get_static_value(y)
     return x if known is not None and not np.any(known) else x - y
-
-
-def _sum(x: Tensor) -> Tensor:
-    # In float64, to which the sums of rows are converted rather than every element.
-    rows = tf.reduce_sum(x, axis=-1) if x.shape.rank else x
-    return tf.reduce_sum(tf.cast(rows, tf.float64))
-
-
-# The gradients of these sums are written down because the automatic ones take two to four
-# times as many passes over the weights, of which a step has few enough for them to matter.
-
-
-@tf.custom_gradient
-def _sum_of_squares(x: Tensor) -> Any:
-    return _sum(tf.square(x)), lambda upstream: tf.cast(2.0 * upstream, x.dtype) * x
-
-
-@tf.custom_gradient
-def _sum_of_logs(x: Tensor) -> Any:
-    return _sum(tf.math.log(x)), lambda upstream: tf.cast(upstream, x.dtype) / x
-
-
-@tf.custom_gradient
-def _sums_of_exponentials(x: Tensor, exp_x: Tensor) -> Any:
-    """Returns the sums of `exp(x)`, which is known, and of `x`."""
-
-    def gradient(upstream_exp: Tensor, upstream: Tensor) -> Any:
-        scaled = tf.cast(upstream_exp, x.dtype) * exp_x
-        return scaled + tf.cast(upstream, x.dtype), None
-
-    return (_sum(exp_x), _sum(x)), gradient
 
 
 def _multiplicative(log_alpha: Tensor, p: LogUniform | ARD) -> Tensor:

@@ -2,8 +2,8 @@
 
 Every layer owns a `SeedGenerator` and turns its seeds into noise with the functions
 below. They are stateless, so the same seed gives the same noise in eager code and in
-graphs (XLA makes other numbers of the same bits, the same ones every time), and they
-name their algorithm: Philox, because under XLA on a CPU the default is slower.
+graphs, and under XLA other noise, the same every time. They name their algorithm: Philox
+and, under XLA, ThreeFry, because there the default is slower by far on a CPU.
 """
 
 import contextlib
@@ -21,6 +21,13 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
 # 2**32 divided by the golden ratio, as a signed number: multiples of it are far
 # apart, so replicas end up with unrelated Philox keys.
 _REPLICA_STRIDE = -1640531527
+
+# TensorFlow's numbers for algorithms. Only XLA has the second, in half the time of the first.
+_PHILOX = 1
+_THREEFRY = 2
+
+# What an op can be placed on, unless it is compiled by XLA.
+_DEVICES = ["CPU", "GPU"]
 
 # Of a float32.
 _SIGN_BIT = -(2**31)
@@ -178,27 +185,33 @@ class SeedGenerator(keras.random.SeedGenerator):
 def normal(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     """Returns standard normal noise.
 
-    By inversion of a uniform number: `tf.random.stateless_normal` is slower, twice as
-    slow under XLA on a CPU. Values end at 5.3, as they do in every library that inverts
-    a float32. Predictions, which take their seeds from a stream and are not compiled by
-    XLA, are half noise; they get it by Box and Muller's method, a fifth faster there
-    (under XLA, whose sines are slow, it would be slower by a third to a half).
+    `tf.random.stateless_normal` is slower, by half and under XLA by far more. Under XLA
+    uniform numbers are inverted, and values end at 5.3, as they do in every library that
+    inverts a float32. Elsewhere Box and Muller's method is faster, whose sines XLA is slow
+    at; there values end at 5.8.
     """
-    draw = _invert if current_stream() is None else _box_muller
-    return tf.cast(draw(shape, seed, dtype), dtype)
-
-
-def _invert(shape: Any, seed: Tensor, dtype: Any) -> Tensor:
-    return tf.math.ndtri(_inside(_draw(shape, seed, dtype)))
-
-
-def _box_muller(shape: Any, seed: Tensor, dtype: Any) -> Tensor:
     size = _size(shape)
     uniform = _draw(tf.stack([2, (size + 1) // 2]), seed, dtype)
+    is_compiled = _is_compiled()
+    if is_compiled is False:
+        noise = _box_muller(uniform)
+    else:
+        transforms = [lambda: _box_muller(uniform), lambda: _invert(uniform, seed)]
+        noise = tf.switch_case(tf.cast(is_compiled, tf.int32), transforms)
+    return tf.cast(tf.reshape(tf.reshape(noise, [-1])[:size], shape), dtype)
+
+
+def _box_muller(uniform: Tensor) -> Tensor:
     radius = tf.sqrt(-2.0 * tf.math.log(_inside(uniform[0])))
     angle = (2.0 * np.pi) * uniform[1]
-    both = tf.concat([radius * tf.cos(angle), radius * tf.sin(angle)], axis=0)
-    return tf.reshape(both[:size], shape)
+    return tf.stack([radius * tf.cos(angle), radius * tf.sin(angle)])
+
+
+def _invert(uniform: Tensor, seed: Tensor) -> Tensor:
+    noise = tf.math.ndtri(_inside(uniform))
+    # XLA repeats what it takes for cheap, a polynomial say, in everything that uses it. A
+    # division it takes for expensive, and by a 1 that it cannot know it does not repeat it.
+    return noise / (1.0 + 0.0 * tf.cast(seed[0], noise.dtype))
 
 
 def _inside(uniform: Tensor) -> Tensor:
@@ -209,14 +222,14 @@ def _inside(uniform: Tensor) -> Tensor:
 
 def uniform(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     """Returns noise that is uniform on [-1, 1)."""
-    return tf.cast(_draw(shape, seed, dtype, minval=-1, maxval=1), dtype)
+    return tf.cast(2.0 * _draw(shape, seed, dtype) - 1.0, dtype)
 
 
 def rademacher(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     """Returns random signs, -1 or 1 with equal probability."""
     size = _size(shape)
-    words = tf.random.stateless_uniform(
-        [(size + 31) // 32, 1], seed, None, None, tf.int32, alg="philox"
+    words = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[(size + 31) // 32, 1], dtype=tf.int32, **_source(seed)
     )
     # Each bit in turn becomes the sign of a float whose other bits are those of 1.
     bits = tf.bitwise.left_shift(words, tf.range(32))
@@ -225,11 +238,31 @@ def rademacher(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     return tf.cast(tf.reshape(signs, shape), dtype)
 
 
-def _draw(shape: Any, seed: Tensor, dtype: Any, **kwargs: Any) -> Tensor:
+def _draw(shape: Any, seed: Tensor, dtype: Any) -> Tensor:
     # Half precision is a matter of the result: its few bits would make a poor
     # generator, with atoms and a short tail.
     drawn = tf.float64 if tf.as_dtype(dtype) == tf.float64 else tf.float32
-    return tf.random.stateless_uniform(shape, seed, dtype=drawn, alg="philox", **kwargs)
+    return tf.raw_ops.StatelessRandomUniformV2(
+        shape=shape, dtype=drawn, **_source(seed)
+    )
+
+
+def _source(seed: Tensor) -> dict[str, Tensor]:
+    """Returns what the random ops of TensorFlow take for a seed."""
+    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
+    algorithm = tf.where(_is_compiled(), _THREEFRY, _PHILOX)
+    return {"key": key, "counter": counter, "alg": algorithm}
+
+
+def _is_compiled() -> Tensor | bool:
+    """Returns whether XLA compiles what is being traced, or a tensor that will know.
+
+    Predictions, which take their seeds from a stream, are not compiled.
+    """
+    if tf.executing_eagerly() or current_stream() is not None:
+        return False
+    # Of a compiled op this says that it is on none of the devices.
+    return tf.raw_ops.DeviceIndex(device_names=_DEVICES) == len(_DEVICES)
 
 
 def _size(shape: Any) -> Tensor:

@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from tfvn.distributions.serialization import register, remember
+from tfvn.distributions.sums import sum_of_logs_of_products
 from tfvn.kernel import KernelSpec
 
 
@@ -85,6 +86,10 @@ class KTiedNormal(tfd.Normal):
             )
         )
         return tf.reduce_sum(left * right)
+
+    def sum_of_log_scales(self) -> tf.Tensor:
+        """Returns the sum of the logarithms of all scales, in float64."""
+        return sum_of_logs_of_products(self.left, self.right)
 
     def __getitem__(self, slices: Any) -> tfd.Normal:
         # A part of the weights need not be a matrix with factors.

@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from tfvn.distributions.serialization import register, remember
+from tfvn.distributions.sums import Exponentials, sums_of_exponentials
 
 # The smallest standard deviation: ratios to it stay finite in float32.
 _SMALLEST_SCALE = 1e-12
@@ -20,7 +21,7 @@ class LogVarianceNormal(tfd.Normal):
     Args:
         loc: Means.
         log_variance: Logarithms of the variances.
-        exp_log_variance: The variances, where they are known already.
+        variances: The variances and their sums, where they are known already.
         validate_args: As in every TFP distribution.
         allow_nan_stats: As in every TFP distribution.
         name: Name of the distribution.
@@ -36,16 +37,16 @@ class LogVarianceNormal(tfd.Normal):
         self,
         loc: Any,
         log_variance: Any,
-        exp_log_variance: Any = None,
+        variances: Exponentials | None = None,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "LogVarianceNormal",
     ):
         parameters = dict(locals())
+        # A copy may have another logarithm, and finds its own.
+        parameters.pop("variances")
         self.log_variance = tf.convert_to_tensor(log_variance)
-        if exp_log_variance is None:
-            exp_log_variance = tf.exp(self.log_variance)
-        self.exp_log_variance = exp_log_variance
+        self._variances = variances
         scale = tf.maximum(tf.exp(0.5 * self.log_variance), _SMALLEST_SCALE)
         super().__init__(loc, scale, validate_args, allow_nan_stats, name=name)
         remember(self, parameters)
@@ -53,14 +54,10 @@ class LogVarianceNormal(tfd.Normal):
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
         properties = tfd.Normal.parameter_properties(dtype)
-        return {
-            "loc": properties["loc"],
-            "log_variance": properties["loc"],
-            "exp_log_variance": properties["scale"],
-        }
+        return {"loc": properties["loc"], "log_variance": properties["loc"]}
 
-    def copy(self, **overrides: Any) -> "LogVarianceNormal":
-        """Returns a copy; a new `log_variance` brings its own variance."""
-        if "log_variance" in overrides:
-            overrides.setdefault("exp_log_variance", None)
-        return super().copy(**overrides)
+    def sums(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the sums of all variances and of their logarithms, in float64."""
+        if self._variances is None:
+            return sums_of_exponentials(self.log_variance)
+        return self._variances.sum, self._variances.sum_of_exponents

@@ -147,4 +147,4 @@ def _variance(term: Term) -> Tensor:
 def _square(x: Tensor) -> Any:
     # Of a square that was cut off the slope stays; its own would take two more passes.
     square = tf.minimum(tf.square(x), tf.cast(_LARGEST_SQUARE, x.dtype))
-    return square, lambda upstream: upstream * (2.0 * x)
+    return square, lambda upstream: (2.0 * upstream) * x

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfvn import distributions, random
+from tfvn.distributions.sums import Exponentials, exponentials
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors.base import Posterior, once_per_reading, register
 
@@ -88,8 +89,12 @@ class MeanField(Posterior):
         return self.mean_variable.value
 
     @once_per_reading
+    def variances(self) -> Exponentials:
+        """Returns the variance of each weight, and the sums that a KL needs."""
+        return exponentials(self.log_variance_variable.value)
+
     def variance(self) -> Tensor:
-        return tf.exp(self.log_variance_variable.value)
+        return self.variances().each
 
     def scale(self) -> Tensor:
         """Returns the standard deviation of each weight."""
@@ -100,8 +105,10 @@ class MeanField(Posterior):
         return self.mean() + scale * random.normal(scale.shape, seed, scale.dtype)
 
     def distribution(self) -> tfp.distributions.Distribution:
+        # With the variances if an estimator has asked for them, which then have one gradient.
+        known = (self.computed or {}).get("variances")
         return distributions.LogVarianceNormal(
-            self.mean(), self.log_variance_variable.value, self.variance()
+            self.mean(), self.log_variance_variable.value, known
         )
 
     def get_config(self) -> dict[str, Any]:

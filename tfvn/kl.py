@@ -21,7 +21,11 @@ from tfvn.distributions import (
     ZeroMeanNormal,
     ZeroMeanUniform,
 )
-from tfvn.distributions.sums import sum_of_logs, sum_of_squares
+from tfvn.distributions.sums import (
+    quick_sum_of_squares,
+    sum_of_logs,
+    sum_of_squares,
+)
 
 Tensor = Any
 
@@ -216,7 +220,7 @@ def _total_normal(q: tfd.Normal, p: tfd.Normal) -> Tensor:
     if isinstance(q, ZeroMeanNormal):
         squares += size * tf.square(loc)
     else:
-        squares += sum_of_squares(_minus(q_loc, p.loc))
+        squares += quick_sum_of_squares(_minus(q_loc, p.loc))
     divergence = 0.5 * (squares / tf.square(scale) - size)
     divergence += size * tf.math.log(scale) - logs
     return tf.cast(divergence, q.dtype)

@@ -34,6 +34,11 @@ X, LEFT, RIGHT = positive(5, 3), positive(5, 2), positive(3, 2)
 # Name -> (the sum, the same without gradients of its own, arguments).
 SUMS = {
     "squares": (sums.sum_of_squares, lambda x: plain_sum(tf.square(x)), [X]),
+    "squares, quick": (
+        sums.quick_sum_of_squares,
+        lambda x: plain_sum(tf.square(x)),
+        [X],
+    ),
     "logs": (sums.sum_of_logs, lambda x: plain_sum(tf.math.log(x)), [X]),
     "logs of products": (
         sums.sum_of_logs_of_products,

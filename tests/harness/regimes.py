@@ -41,9 +41,10 @@ def check_training(case, **compile_options):
             inputs, targets, batch_size=len(inputs), epochs=STEPS, verbose=0
         )
     assert np.all(np.isfinite(history.history["loss"]))
-    # Not the loss: a KL that is estimated from one sample makes it rise and fall.
-    errors = history.history["mse"]
-    assert errors[-1] < errors[0]
+    # Not the loss: a KL that is estimated from one sample makes it rise and fall. By halves,
+    # because noise makes every error rise and fall.
+    first, second = np.split(np.array(history.history["mse"]), 2)
+    assert np.mean(second) < np.mean(first), (first, second)
     for variable, value in zip(variables, before, strict=True):
         assert np.all(np.isfinite(variable))
         changed = bool(np.any(variable.numpy() != value))

@@ -1,0 +1,144 @@
+"""Checks of single arguments, for constructors everywhere in the library.
+
+NumPy's numbers are numbers here, and so are arrays and tensors of one number; they come
+back as Python's, so that a config that keeps them can be saved. `True` and `False` are
+not numbers: nobody who writes `patience=True` means 1.
+"""
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """Returns an integer argument as an `int`, or raises.
+
+    Args:
+        name: Name of the argument, for the error message.
+        value: What the user passed. Any integer type is taken; a float is not, not even
+            `3.0`.
+        least: The smallest value that is allowed.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from tfvn.validation import check_count
+    >>> check_count("patience", np.int64(3))
+    3
+    """
+    count = None
+    if not _is_bool(value):
+        try:
+            count = operator.index(value)
+        except TypeError:
+            count = None
+    if count is None or count < least:
+        raise ValueError(
+            f"Argument `{name}` must be an integer of at least {least}. "
+            f"Received: {name}={value!r}"
+        )
+    return count
+
+
+def check_number(
+    name: str,
+    value: Any,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    alternative: str = "",
+) -> float:
+    """Returns a finite number as a `float` (an integer as an `int`), or raises.
+
+    Args:
+        name: Name of the argument, for the error message.
+        value: What the user passed.
+        least: The smallest value that is allowed.
+        above: What the number must be greater than.
+        most: The largest value that is allowed.
+        below: What the number must be smaller than.
+        alternative: What else the argument may be, for the error message: `" or None"`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from tfvn.validation import check_number
+    >>> check_number("factor", np.float32(0.5), above=0, below=1)
+    0.5
+    """
+    bounds = (
+        (least, "of at least", operator.ge),
+        (above, "greater than", operator.gt),
+        (most, "of at most", operator.le),
+        (below, "smaller than", operator.lt),
+    )
+    given = [bound for bound in bounds if bound[0] is not None]
+    number = as_number(value)
+    if (
+        number is None
+        or not math.isfinite(number)
+        or not all(holds(number, bound) for bound, _, holds in given)
+    ):
+        wanted = " and ".join(f"{text} {bound}" for bound, text, _ in given)
+        expected = f"a finite number {wanted}".strip()
+        raise ValueError(
+            f"Argument `{name}` must be {expected}{alternative}. "
+            f"Received: {name}={value!r}"
+        )
+    return number
+
+
+def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
+    """Returns an argument that is one of a few values, or raises.
+
+    Args:
+        name: Name of the argument, for the error message.
+        value: What the user passed.
+        choices: The values that are allowed.
+
+    Example:
+
+    >>> from tfvn.validation import check_choice
+    >>> check_choice("mode", "min", ("min", "max"))
+    'min'
+    """
+    choices = list(choices)
+    for choice in choices:
+        if type(value) is type(choice) and value == choice:
+            return value
+    if isinstance(value, str) and str(value) in choices:
+        return str(value)  # a NumPy string, or another subclass
+    raise ValueError(
+        f"Argument `{name}` must be one of {choices}. Received: {name}={value!r}"
+    )
+
+
+def as_number(value: Any) -> int | float | None:
+    """Returns a real number as Python's own `int` or `float`, `None` if it is no number.
+
+    Args:
+        value: Anything: a number of Python, NumPy or TensorFlow, or something else.
+    """
+    if _is_bool(value) or isinstance(value, str | bytes | complex):
+        return None
+    try:
+        array = np.asarray(value)
+    except Exception:  # noqa: BLE001  whatever it is, it is no number
+        return None
+    if array.ndim != 0 or not (
+        np.issubdtype(array.dtype, np.integer)
+        or np.issubdtype(array.dtype, np.floating)
+    ):
+        return None
+    return array.item()
+
+
+def _is_bool(value: Any) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return True
+    dtype = getattr(value, "dtype", None)
+    return str(getattr(dtype, "name", dtype)) == "bool"

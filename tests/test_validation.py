@@ -10,7 +10,7 @@ from tfvn import validation
 
 WHOLE = [3, np.int64(3), np.uint8(3), np.array(3), tf.constant(3)]
 NUMBERS = [0.5, np.float32(0.5), np.float16(0.5), np.array(0.5), tf.constant(0.5)]
-NO_NUMBERS = [True, np.True_, np.array(True), tf.constant(True), "3", None, [3], 1j]
+NO_NUMBERS = [True, np.True_, np.array([True])[0], tf.equal(0, 0), "3", None, [3], 1j]
 
 
 @pytest.mark.parametrize("value", WHOLE, ids=repr)
@@ -29,14 +29,14 @@ def test_every_kind_of_number_is_a_number(value):
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
 def test_other_things_are_not(value):
-    with pytest.raises(ValueError, match="Argument `n` must be .*Received: n="):
+    with pytest.raises(ValueError, match=r"Argument `n` must be .*Received: n="):
         validation.check_count("n", value)
-    with pytest.raises(ValueError, match="Argument `n` must be .*Received: n="):
+    with pytest.raises(ValueError, match=r"Argument `n` must be .*Received: n="):
         validation.check_number("n", value)
 
 
 def test_bounds():
-    with pytest.raises(ValueError, match="an integer of at least 2. Received: n=1"):
+    with pytest.raises(ValueError, match=r"an integer of at least 2. Received: n=1"):
         validation.check_count("n", 1, least=2)
     assert validation.check_count("n", 0, least=0) == 0
     with pytest.raises(ValueError, match="an integer"):

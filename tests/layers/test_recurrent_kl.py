@@ -168,7 +168,6 @@ class TestModel:
         np.testing.assert_allclose(history["kl"], [kl], rtol=1e-5)
         expected = history["nll"][0] + kl / 4
         np.testing.assert_allclose(history["loss"], [expected], rtol=1e-5)
-        assert layer.cell.kl_weight_is_supplied
 
     def test_advice_without_one(self):
         layer = tfvn.MeanFieldGRU(3)

@@ -118,6 +118,7 @@ def test_subclass_that_is_functional():
 
 
 class TestBadInput:
+    @pytest.mark.filterwarnings("ignore:The loss is NaN")
     @pytest.mark.parametrize("which", [0, 1, 2], ids=["x", "y", "sample_weight"])
     def test_nan(self, which):
         x, y = DATA
@@ -126,8 +127,22 @@ class TestBadInput:
         x, y, weight = arrays
         model = sequential()
         model.compile("adam", "mse")
-        with pytest.raises(ValueError, match=r"must not contain NaN.*Received: 1 NaN"):
+        with pytest.warns(UserWarning, match=r"contain NaN.*Received: 1 NaN"):
             model.fit(x, y, sample_weight=weight, verbose=0)
+
+    @pytest.mark.filterwarnings("ignore:The training data contain NaN")
+    def test_nan_that_the_loss_leaves_out(self):
+        def masked_mse(y_true, y_pred):
+            known = tf.math.is_finite(y_true)
+            error = tf.where(known, y_true, y_pred) - y_pred
+            return tf.reduce_mean(tf.square(error), axis=-1)
+
+        x, y = DATA
+        y = y.copy()
+        y[::3] = np.nan
+        model = sequential()
+        model.compile("adam", masked_mse)
+        assert np.all(np.isfinite(model.fit(x, y, verbose=0).history["loss"]))
 
     @pytest.mark.filterwarnings("ignore::RuntimeWarning")
     def test_nan_in_a_data_set(self):

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import scipy.sparse
 import tensorflow as tf
 from training_models import DATA, MODES, SIZE, kl_of, sequential, still
 
@@ -29,8 +30,8 @@ class TestLoss:
         model.compile("sgd", "mse", kl_schedule=weight, train_size=500, **MODES[mode])
         nll = np.mean((model(x).numpy() - y) ** 2)
         expected = nll + weight * float(layer.kl_divergence()) / 500 + 0.1 * 5
-        assert model.test_on_batch(x, y)[0] == pytest.approx(expected, rel=1e-5)
-        assert model.train_on_batch(x, y)[0] == pytest.approx(expected, rel=1e-5)
+        assert model.test_on_batch(x, y) == pytest.approx(expected, rel=1e-5)
+        assert model.train_on_batch(x, y) == pytest.approx(expected, rel=1e-5)
 
     def test_factor_of_a_layer(self):
         x, y = DATA
@@ -77,11 +78,25 @@ class TestLoss:
         assert "learning_rate_scale" in history
 
 
+class Batches(keras.utils.PyDataset):
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+
+    @property
+    def num_batches(self):
+        return -(-SIZE // self.size)
+
+    def __getitem__(self, index):
+        start = self.size * index
+        return tuple(part[start : start + self.size] for part in DATA)
+
+
 class TestSize:
     def size(self, model, *args, **kwargs):
         model.compile("sgd", "mse", **kwargs.pop("compile", {}))
         model.fit(*args, verbose=0, **kwargs)
-        return model._bound.size
+        return model._elbo.size
 
     def test_of_arrays(self):
         assert self.size(sequential(), *DATA) == SIZE
@@ -105,14 +120,54 @@ class TestSize:
         assert self.size(sequential(), batches, steps_per_epoch=5) == 40
 
     def test_of_a_py_dataset(self):
-        class Batches(keras.utils.PyDataset):
-            def __len__(self):
-                return 3
+        assert self.size(sequential(), Batches(16)) == SIZE
+
+    def test_of_a_py_dataset_whose_last_batch_is_small(self):
+        assert self.size(sequential(), Batches(20)) == SIZE
+
+    def test_of_known_length_with_steps(self):
+        """An epoch of some batches is not all the data."""
+        batches = tf.data.Dataset.from_tensor_slices(DATA).batch(4)
+        assert self.size(sequential(), batches, steps_per_epoch=2) == SIZE
+        assert self.size(sequential(), Batches(4), steps_per_epoch=2) == SIZE
+
+    def test_of_a_data_set_whose_last_batch_is_small(self):
+        batches = tf.data.Dataset.from_tensor_slices(DATA).batch(40)
+        assert self.size(sequential(), batches) == SIZE
+
+    def test_of_a_py_dataset_without_end(self):
+        class Endless(Batches):
+            num_batches = None
 
             def __getitem__(self, index):
-                return tuple(part[16 * index : 16 * index + 16] for part in DATA)
+                return super().__getitem__(index % 3)
 
-        assert self.size(sequential(), Batches()) == SIZE
+        size = self.size(
+            sequential(), Endless(16), steps_per_epoch=3, compile={"train_size": 900}
+        )
+        assert size == 900
+        assert self.size(sequential(), Endless(16), steps_per_epoch=3) == SIZE
+
+    def test_of_sparse_data(self):
+        class Model(tfvn.Model):
+            def __init__(self):
+                super().__init__()
+                self.head = tfvn.MeanFieldDense(2)
+
+            def call(self, inputs):
+                return self.head(tf.sparse.to_dense(tf.sparse.reorder(inputs)))
+
+        x, y = DATA
+        for sparse in (scipy.sparse.csr_matrix(x), tf.sparse.from_dense(x)):
+            assert self.size(Model(), sparse, y) == SIZE
+
+    def test_of_strings(self):
+        lookup = keras.layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")
+        model = tfvn.Sequential(
+            [keras.Input((), dtype="string"), lookup, tfvn.MeanFieldDense(2)]
+        )
+        x = tf.constant(["a", "b"] * (SIZE // 2))
+        assert self.size(model, x, DATA[1]) == SIZE
 
     def test_given(self):
         size = self.size(sequential(), *DATA, compile={"train_size": 1_000})

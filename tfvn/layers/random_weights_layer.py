@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfvn import estimators, posteriors, priors, random, support
+from tfvn import estimators, passes, posteriors, priors, random, support
 from tfvn.kernel import KernelSpec
 from tfvn.layers.random_weight import RandomWeight
 from tfvn.layers.signatures import NOT_TAKEN, TakesTwinArguments
@@ -114,8 +114,6 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
             self._tracker.untrack(self.seed_generator)
         self.seed_generator = random.SeedGenerator(seed)
         self.add_kl_weight(kl_weight)
-        # Set by a `tfvn.Model`, from what it was compiled with.
-        self.kl_gradient = "total"
 
     @property
     def has_bias(self) -> bool:
@@ -258,7 +256,7 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
                     reading,
                     sample,
                     self.seed_generator.next,
-                    only_path=self.kl_gradient == "path",
+                    only_path=passes.current().kl_gradient == "path",
                 )
                 for weight, reading, sample in weights
             ]

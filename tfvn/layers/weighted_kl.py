@@ -9,32 +9,36 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfvn import random
+from tfvn import passes, random
 
 Tensor = Any
 
 _KL_WEIGHT_ADVICE = (
     "A stochastic layer without a `kl_weight` adds its whole KL to the loss of every "
-    "batch, as if each batch were all the data; use a `tfvn.Model`, which finds the "
-    "right weight, or, with a loss that is a mean over examples, pass "
+    "batch, as if each batch were all the data; train with `tfvn.Model.fit`, which finds "
+    "the right weight, or, with a loss that is a mean over examples, pass "
     "`kl_weight=1 / number_of_training_examples` to the layer."
+)
+
+UNKNOWN_SIZE = (
+    "The KL is divided by the number of training examples, which is not known before "
+    "`fit`; pass it to `compile(train_size=...)`. Received: train_size=None"
 )
 
 
 class WeightedKL(keras.Layer):
     """A layer that adds a divergence in nats to the loss.
 
-    The weight is a variable, so that what changes it need not trace the model again. A
-    `tfvn.Model` finds the layers of this class and divides their divergence by the number
+    The weight is a variable, so that what changes it need not trace the model again, and no
+    parameter: neither `weights` nor `count_params` knows it. In a step of a `tfvn.Model` the
+    divergence is also multiplied by the model's weight of the KL and divided by the number
     of training examples.
 
     Attributes:
         kl_weight: The weight, or `None` if there is no divergence to weigh.
-        kl_weight_is_supplied: Set by a `tfvn.Model`, which has a weight of its own.
     """
 
     kl_weight: Any = None
-    kl_weight_is_supplied = False
 
     _kl_added: weakref.ref | None = None
     _kl_weight_argument: float | None = None
@@ -62,6 +66,8 @@ class WeightedKL(keras.Layer):
             trainable=False,
             autocast=False,
         )
+        # Of Keras's record of weights; TensorFlow's, for exports, keeps it.
+        self._tracker.untrack(self.kl_weight)
 
     def add_kl(self, divergence: Callable[[], Tensor], training: bool | None) -> None:
         """Adds a divergence to the loss, unless this forward pass has it already.
@@ -75,22 +81,31 @@ class WeightedKL(keras.Layer):
         is_prediction = random.current_stream() is not None
         if is_prediction or not self.has_kl or self.added_kl() is not None:
             return
-        needs_advice = self._kl_weight_argument is None and not (
-            self.kl_weight_is_supplied or self._advised
-        )
-        if training and needs_advice:
-            self._advised = True
-            warnings.warn(
-                _KL_WEIGHT_ADVICE + f" Received: layer={self.name!r}", stacklevel=3
-            )
-        loss = self.kl_weight.value * divergence()
+        step = passes.current()
+        if step.owner is None:
+            self._advise(training)
+        elif step.kl_factor is None:
+            raise ValueError(UNKNOWN_SIZE)
+        nats = divergence()
+        loss = self.kl_weight.value * nats
+        if step.owner is not None:
+            loss *= step.kl_factor
+            step.record.divergences[id(self)] = nats
         self.add_loss(loss)
         self._kl_added = weakref.ref(loss)
+
+    def _advise(self, training: bool | None) -> None:
+        if training and self._kl_weight_argument is None and not self._advised:
+            self._advised = True
+            warnings.warn(
+                _KL_WEIGHT_ADVICE + f" Received: layer={self.name!r}", stacklevel=4
+            )
 
     def added_kl(self) -> Tensor | None:
         """Returns the loss that the layer added in this forward pass, or `None`.
 
-        It is the KL times `kl_weight`, one of `losses`.
+        It is one of `losses`: the KL times `kl_weight` and, in a step of a `tfvn.Model`,
+        times the model's weight, divided by the number of examples.
         """
         added = self._kl_added and self._kl_added()
         # Keras clears the losses when the outermost layer is called.
@@ -123,12 +138,7 @@ class WeightedKL(keras.Layer):
             variable.assign(store[str(index)])
 
     def _saved_variables(self) -> list[keras.Variable]:
-        # How much the KL counts belongs to the config, and not to what was learned.
-        return [
-            variable
-            for variable in self._trainable_variables + self._non_trainable_variables
-            if variable is not self.kl_weight
-        ]
+        return self._trainable_variables + self._non_trainable_variables
 
 
 def check_kl_weight(kl_weight: Any) -> float | None:

@@ -6,31 +6,46 @@ import keras
 import tensorflow as tf
 
 from tfvn.training import schedules
+from tfvn.training.state import TrainingState, read
 from tfvn.training.train_size import ADVICE, TrainingData
 
 Tensor = Any
+
+# What the history has beside the names of a Keras model.
+NAMES = ("nll", "kl", "kl_weight", "elbo")
 
 
 class ELBO:
     """What the loss of a model needs to know beside its layers.
 
-    It is no part of the model's weights: the schedule is a function of the optimizer's
-    counter, and the number of examples belongs to the data.
-
     Args:
         schedule: The weight of the KL.
         train_size: Number of training examples, or `None` to take that of the data.
+        state: How far the training has come.
     """
 
-    def __init__(self, schedule: schedules.KLSchedule, train_size: int | None):
+    def __init__(
+        self,
+        schedule: schedules.KLSchedule,
+        train_size: int | None,
+        state: TrainingState,
+    ):
         self.schedule = schedule
         self.given_size = train_size
-        self.size = train_size
-        self.steps: int | None = None
-        # Variables, so that another data set does not mean another trace.
-        self._size = _number(train_size or 0, "train_size")
-        self._steps = _number(0, "steps_per_epoch")
-        self.tracker = ELBOTracker(self._size)
+        self.state = state
+        self.tracker = ELBOTracker(state.size)
+        if train_size is not None:
+            state.size.assign(train_size)
+
+    @property
+    def size(self) -> int | None:
+        """The number of training examples, `None` if it is not known."""
+        return read(self.state.size) or None
+
+    @property
+    def steps(self) -> int | None:
+        """The number of batches in an epoch, `None` if it is not known."""
+        return read(self.state.steps) or None
 
     def start(self, data: TrainingData, has_kl: bool) -> None:
         """Takes note of the data of a run, and refuses them where they do not do.
@@ -46,39 +61,53 @@ class ELBO:
         size = self.given_size or data.size
         if size is None and has_kl:
             raise ValueError(
-                "The KL is divided by the number of training examples, which these data "
-                f"do not tell; {ADVICE}. Received: x={type(data.x).__name__} of unknown "
-                "length"
+                "The KL is divided by the number of training examples, which cannot be "
+                f"found from these data; {ADVICE}. "
+                f"Received: x={type(data.x).__name__} of unknown length"
             )
-        self.set_size(size)
-        self.steps = data.steps
-        self._steps.assign(data.steps or 0)
+        if data.steps is None and has_kl:
+            self._check_epochs_are_known(
+                f"x={type(data.x).__name__} of unknown length and steps_per_epoch=None"
+            )
+        self.state.start_run(size, data.steps)
 
-    def set_size(self, size: int | None) -> None:
-        """Sets the number of training examples."""
-        self.size = size
-        self._size.assign(size or 0)
+    def factor(self, weight: Tensor) -> Tensor | None:
+        """Returns what a KL is multiplied by in the loss, `None` if it is not known.
 
-    def examples(self) -> Tensor:
-        """Returns the number of training examples."""
-        if self.size is None:
+        Args:
+            weight: The weight of the KL.
+        """
+        return None if self.size is None else weight / self.state.size.value
+
+    def weight(self, training: bool) -> Tensor:
+        """Returns the weight of the KL in the present step.
+
+        Args:
+            training: Whether it is for a step of training.
+        """
+        if self.schedule.needs_steps_per_epoch:
+            if training and self.steps is None:
+                self._check_epochs_are_known("no number of batches per epoch")
+            step = self.state.epoch_step()
+        else:
+            step = tf.cast(self.state.batches.value, tf.float32)
+        return tf.cast(self.schedule(step, self.state.steps.value), tf.float32)
+
+    def _check_epochs_are_known(self, received: str) -> None:
+        if self.schedule.needs_steps_per_epoch:
+            name = type(self.schedule).__name__
             raise ValueError(
-                "The KL is divided by the number of training examples, which is not "
-                f"known before `fit`; {ADVICE}. Received: train_size=None"
+                f"The schedule `{name}` depends on how many batches an epoch has, which "
+                f"is not known here; pass a number of batches, `{name}(steps=...)`, or "
+                f"`steps_per_epoch` to `fit`. Received: {received}"
             )
-        return self._size.value
-
-    def weight(self, step: Tensor) -> Tensor:
-        """Returns the weight of the KL at a step."""
-        weight = self.schedule(tf.cast(step, tf.float32), self._steps.value)
-        return tf.cast(weight, tf.float32)
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class ELBOTracker(keras.metrics.Metric):
     """Averages what the loss is made of: `nll`, `kl`, `kl_weight` and `elbo`.
 
-    One metric in place of four, because each costs several ops in every step.
+    One metric in place of four, because each costs several ops in every step. It is none
+    of `model.metrics`, which users loop over: those are Keras's.
 
     Args:
         size: Variable with the number of training examples.
@@ -105,34 +134,9 @@ class ELBOTracker(keras.metrics.Metric):
         means = tf.math.divide_no_nan(self.sums.value, self.count.value)
         nll, kl, weight = tf.unstack(means)
         per_example = tf.math.divide_no_nan(kl, self._size[0].value)
-        return {"nll": nll, "kl": kl, "kl_weight": weight, "elbo": -(nll + per_example)}
+        values = (nll, kl, weight, -(nll + per_example))
+        return dict(zip(NAMES, values, strict=True))
 
     def reset_state(self) -> None:
         self.sums.assign(tf.zeros((3,)))
         self.count.assign(0.0)
-
-
-def log_mean_exp_loss(
-    loss: keras.losses.Loss, y: Tensor, y_pred: Tensor, num_samples: int
-) -> Tensor:
-    """Returns `-log mean exp(-loss)` over the draws, for each example.
-
-    Args:
-        loss: The negative log-likelihood.
-        y: Targets, `num_samples` times the batch one after the other.
-        y_pred: Outputs, likewise.
-        num_samples: Number of draws.
-
-    Reference:
-
-    - [Burda et al., 2016](https://arxiv.org/abs/1509.00519), equation 8
-    """
-    losses = loss.call(tf.convert_to_tensor(y), y_pred)
-    losses = tf.reshape(losses, (num_samples, tf.shape(y_pred)[0] // num_samples, -1))
-    losses = tf.reduce_mean(losses, axis=-1)
-    count = tf.math.log(tf.cast(num_samples, losses.dtype))
-    return count - tf.reduce_logsumexp(-losses, axis=0)
-
-
-def _number(value: float, name: str) -> keras.Variable:
-    return keras.Variable(float(value), dtype="float32", trainable=False, name=name)

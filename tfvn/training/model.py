@@ -1,5 +1,8 @@
 """`tfvn.Model` and `tfvn.Sequential`: Keras's, trained on the evidence lower bound."""
 
+import contextlib
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -13,16 +16,16 @@ from keras.src.trainers.data_adapters.array_slicing import (
     train_validation_split as _split_arrays,
 )
 
-from tfvn.layers.inside import (
-    has_noise_per_example,
-    stochastic_layers,
-    weighted_layers,
-)
-from tfvn.training import schedules, train_size
+from tfvn import passes
+from tfvn.layers.inside import stochastic_layers, weighted_layers
+from tfvn.layers.weighted_kl import UNKNOWN_SIZE
+from tfvn.training import elbo, schedules, train_size
 from tfvn.training.callbacks.backup import BackupAndRestore
-from tfvn.training.elbo import ELBO, log_mean_exp_loss
+from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
 from tfvn.training.group_optimizer import GroupOptimizer
-from tfvn.training.run import TrainingRun
+from tfvn.training.run import TrainingRun, set_modes
+from tfvn.training.state import TrainingState
+from tfvn.validation import check_choice, check_count
 
 Tensor = Any
 
@@ -37,6 +40,9 @@ class BayesianTraining(keras.Model):
     random weights times a weight that a schedule gives, divided by the number of
     training examples, plus the regularizers.
     """
+
+    train_function: Any
+    test_function: Any
 
     def compile(
         self,
@@ -67,30 +73,36 @@ class BayesianTraining(keras.Model):
                 with `kl_method="monte_carlo"` and `estimator="weights"`.
             **kwargs: Further arguments of `keras.Model.compile`.
         """
-        _check_choice("kl_gradient", kl_gradient, KL_GRADIENTS)
-        _check_choice("sample_reduction", sample_reduction, SAMPLE_REDUCTIONS)
-        _check_count("num_samples", num_samples)
+        kl_gradient = check_choice("kl_gradient", kl_gradient, KL_GRADIENTS)
+        reduction = check_choice(
+            "sample_reduction", sample_reduction, SAMPLE_REDUCTIONS
+        )
+        num_samples = check_count("num_samples", num_samples)
         if train_size is not None:
-            _check_count("train_size", train_size)
+            train_size = check_count("train_size", train_size)
         if isinstance(optimizer, dict) and "class_name" not in optimizer:
             optimizer = GroupOptimizer(optimizer)
         super().compile(optimizer, loss, *args, **kwargs)
         self.num_samples = num_samples
-        self.sample_reduction = sample_reduction
+        self.sample_reduction = reduction
         self.kl_gradient = kl_gradient
+        self._log_mean_exp = None
+        if reduction == "log_mean_exp" and num_samples > 1 and loss is not None:
+            self._log_mean_exp = LogMeanExpLoss(self._compile_loss)
         with self.distribute_strategy.scope():
-            self._bound = ELBO(schedules.get(kl_schedule), train_size)
+            self._elbo = elbo.ELBO(
+                schedules.get(kl_schedule), train_size, self.training_state
+            )
 
     def get_compile_config(self) -> dict[str, Any]:
         config = super().get_compile_config()
         return {**config, **self._training_config()} if config else config
 
     def _training_config(self) -> dict[str, Any]:
-        """Returns what `compile` takes beside the arguments of Keras's, and the size."""
+        """Returns what `compile` takes beside the arguments of Keras's."""
         return {
-            "kl_schedule": keras.saving.serialize_keras_object(self._bound.schedule),
-            "train_size": self._bound.given_size,
-            "found_train_size": self._bound.size,
+            "kl_schedule": keras.saving.serialize_keras_object(self._elbo.schedule),
+            "train_size": self._elbo.given_size,
             "num_samples": self.num_samples,
             "sample_reduction": self.sample_reduction,
             "kl_gradient": self.kl_gradient,
@@ -98,19 +110,50 @@ class BayesianTraining(keras.Model):
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         config = keras.saving.deserialize_keras_object(config)
-        found = config.pop("found_train_size", None)
+        found = config.pop("found_train_size", None)  # of a file of version 0.1
         self.compile(**config)
-        self._bound.set_size(found)
+        if found is not None:
+            self.training_state.size.assign(found)
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
     @property
-    def metrics(self) -> list[keras.metrics.Metric]:
-        metrics = super().metrics
-        if not self.compiled:
-            return metrics
+    def training_state(self) -> TrainingState:
+        """How far the training has come; Keras saves it with the model."""
+        # Under a name that Keras does not look at: it would track it as a metric.
+        attributes: Any = vars(self)
+        if "__training_state" not in attributes:
+            with tf.init_scope(), self.distribute_strategy.scope():
+                attributes["__training_state"] = TrainingState()
+        return attributes["__training_state"]
+
+    @property
+    def training_state_variables(self) -> list[keras.Variable]:
+        """What a backup of a run needs beside the variables of model and optimizer."""
+        weights = [layer.kl_weight for layer in weighted_layers(self)]
+        known = [weight for weight in weights if weight is not None]
+        return [*self.training_state.variables, *known]
+
+    # The parts of the bound are none of `metrics`: users loop over those.
+
+    def reset_metrics(self) -> None:
+        super().reset_metrics()
+        if self.compiled:
+            self._elbo.tracker.reset_state()
+
+    def get_metrics_result(self) -> dict[str, Tensor]:
+        results = super().get_metrics_result()
+        parts = self._elbo.tracker.result()
         # Right after the loss, in the progress bar too.
-        return [*metrics[:1], self._bound.tracker, *metrics[1:]]
+        first = {name: results[name] for name in results if name == "loss"}
+        return {**first, **parts, **results}
+
+    def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
+        # What `evaluate` and its kind return without `return_dict`: as a Keras model.
+        if set(elbo.NAMES) <= set(logs):
+            own = super().get_metrics_result()
+            logs = {n: v for n, v in logs.items() if n in own or n not in elbo.NAMES}
+        return super()._flatten_metrics_in_order(logs)
 
     def fit(
         self,
@@ -143,15 +186,17 @@ class BayesianTraining(keras.Model):
             )
         data = train_size.measure(x, batch_size, steps_per_epoch)
         has_kl = any(layer.has_kl for layer in weighted_layers(self))
-        self._bound.start(data, has_kl)
+        self._elbo.start(data, has_kl)
         if data.are_arrays:
-            train_size.check_no_nan(x, y, sample_weight)
+            train_size.warn_of_nan(x, y, sample_weight)
         x, are_arrays = data.x, data.are_arrays
-        run = TrainingRun(self._bound)
+        run = TrainingRun(self._elbo)
         if isinstance(callbacks, keras.callbacks.CallbackList):
             callbacks.append(run)
+            set_modes(callbacks.callbacks)
         else:
             callbacks = [*tf.nest.flatten(callbacks or []), run]
+            set_modes(callbacks)
             backups = [c for c in callbacks if isinstance(c, BackupAndRestore)]
             if backups and shuffle and are_arrays and steps_per_epoch is None:
                 arrays = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
@@ -166,7 +211,8 @@ class BayesianTraining(keras.Model):
             verbose,
             callbacks,
             validation_data=validation_data,
-            shuffle=shuffle and are_arrays,
+            # Keras warns that it does not shuffle the others.
+            shuffle=shuffle and (are_arrays or isinstance(x, keras.utils.PyDataset)),
             class_weight=class_weight,
             sample_weight=sample_weight,
             initial_epoch=initial_epoch,
@@ -174,28 +220,69 @@ class BayesianTraining(keras.Model):
             **kwargs,
         )
 
-    def train_step(self, data: Any) -> dict[str, Tensor]:
-        self._prepare_layers()
-        if self.num_samples == 1:
-            return super().train_step(data)
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        y, sample_weight = _repeat((y, sample_weight), self.num_samples)
-        with tf.GradientTape() as tape:
-            y_pred = self._draw_outputs(x)
-            loss = self.compute_loss(x, y, y_pred, sample_weight, training=True)
-            self._loss_tracker.update_state(
-                loss * self.distribute_strategy.num_replicas_in_sync,
-                sample_weight=_batch_size(x),
+    def _check_path_gradient(self) -> None:
+        layers = stochastic_layers(self)
+        if self.kl_gradient == "path" and not any(
+            layer.shares_kl_sample for layer in layers
+        ):
+            raise ValueError(
+                "The path derivative is that of a KL estimated from the weights of the "
+                "forward pass; expected a layer with `kl_method='monte_carlo'` and "
+                "`estimator='weights'`. Received: kl_gradient='path' and none"
             )
-            loss = self.optimizer.scale_loss(loss)
-        variables = self.trainable_variables
-        gradients = tape.gradient(loss, variables)
-        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+    # What `fit` and its kind run: a step, which may be a subclass's own, within a pass.
+
+    def make_train_function(self, force: bool = False) -> None:
+        if self.train_function is None or force:
+            self.train_function = self._make_function(self._train_on)
+
+    def make_test_function(self, force: bool = False) -> None:
+        if self.test_function is None or force:
+            self.test_function = self._make_function(self._test_on)
+
+    def _train_on(self, data: Any) -> dict[str, Tensor]:
+        with self._pass(training=True) as step:
+            logs = self.train_step(data)
+        self._check_path_gradient()
+        if self.num_samples > 1 and step.record.draws == 0:
+            raise ValueError(
+                "Only the `train_step` of `tfvn.Model` averages over several draws of the "
+                "noise; expected `num_samples=1`, or a `train_step` that calls "
+                f"`super().train_step(data)`. Received: num_samples={self.num_samples}"
+            )
+        self.training_state.count_batch()
+        return logs
+
+    def _test_on(self, data: Any) -> dict[str, Tensor]:
+        with self._pass(training=False):
+            return self.test_step(data)
+
+    @contextlib.contextmanager
+    def _pass(self, training: bool) -> Iterator[passes.Pass]:
+        """Enters a step of this model, or goes on with the one that is going on."""
+        if passes.current().owner is self:
+            yield passes.current()
+            return
+        weight = self._elbo.weight(training)
+        step = passes.Pass(
+            owner=self,
+            kl_weight=weight,
+            kl_factor=self._elbo.factor(weight),
+            kl_gradient=self.kl_gradient,
+        )
+        with passes.entered(step):
+            yield step
+
+    def train_step(self, data: Any) -> dict[str, Tensor]:
+        with self._pass(training=True) as step:
+            drawing = dataclasses.replace(step, num_samples=self.num_samples)
+            with passes.entered(drawing):
+                return super().train_step(data)
 
     def test_step(self, data: Any) -> dict[str, Tensor]:
-        self._prepare_layers()
-        return super().test_step(data)
+        with self._pass(training=False):
+            return super().test_step(data)
 
     def compute_loss(
         self,
@@ -205,70 +292,73 @@ class BayesianTraining(keras.Model):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Tensor:
-        layers = [
-            layer for layer in weighted_layers(self) if layer.added_kl() is not None
-        ]
-        kls = [layer.added_kl() for layer in layers]
-        others = [loss for loss in self.losses if not any(loss is kl for kl in kls)]
-        nll = self._negative_log_likelihood(y, y_pred, sample_weight, training)
+        step = passes.current()
+        if step.owner is not self:
+            return self._loss_of_a_loop(y, y_pred, sample_weight, training)
+        draws = [of_last_pass(self, y_pred)]
+        if training and step.num_samples > 1:
+            draws += draw(self, x, step.num_samples - 1)
+            step.record.draws = len(draws)
+        nll = self._negative_log_likelihood(y, draws, sample_weight)
         # Each replica has its part of the examples, but all of the weights.
         replicas = self.distribute_strategy.num_replicas_in_sync
-        weight = self._bound.weight(self.optimizer.iterations)
-        shared = tf.add_n([tf.zeros(()), *(tf.cast(o, tf.float32) for o in others)])
-        kl = tf.zeros(())
-        if layers:
-            shared += weight / self._bound.examples() * tf.add_n(kls)
-            # Without the factors that the layers themselves were given.
-            kl = tf.add_n(
+        self._elbo.tracker.update_state(
+            tf.stack(
                 [
-                    tf.math.divide_no_nan(kl, layer.kl_weight.value)
-                    for layer, kl in zip(layers, kls, strict=True)
+                    tf.reduce_mean(nll) * replicas,
+                    _mean([drawn.kl for drawn in draws]),
+                    step.kl_weight,
                 ]
-            )
-        self._bound.tracker.update_state(
-            tf.stack([nll * replicas, kl, weight]), sample_weight=_batch_size(x)
+            ),
+            sample_weight=1 if x is None else rows_of(x),
         )
-        return nll + shared / replicas
+        return nll + _mean([drawn.loss for drawn in draws]) / replicas
 
-    def _negative_log_likelihood(
+    def _loss_of_a_loop(
         self, y: Any, y_pred: Any, sample_weight: Any, training: bool
     ) -> Tensor:
-        # What `super().compute_loss` starts with; it would go on to add the KL unscaled.
+        """Returns the loss in a training loop of the user's own, outside of `fit`.
+
+        The layers, which did not know whose step it is, have left the model's weight to
+        this method.
+        """
+        if training and self.num_samples > 1:
+            raise ValueError(
+                "Only `fit` averages over several draws of the noise; expected "
+                "`num_samples=1` in a training loop of your own. "
+                f"Received: num_samples={self.num_samples}"
+            )
+        nll = self._negative_log_likelihood(
+            y, [Draw(y_pred, tf.zeros(()), tf.zeros(()))], sample_weight
+        )
+        kls = [layer.added_kl() for layer in weighted_layers(self)]
+        known = [kl for kl in kls if kl is not None]
+        losses = [tf.zeros(())]
+        for loss in self.losses:
+            is_kl = any(loss is kl for kl in known)
+            losses.append(loss * self._kl_factor(training) if is_kl else loss)
+        replicas = self.distribute_strategy.num_replicas_in_sync
+        return nll + tf.add_n([tf.cast(x, tf.float32) for x in losses]) / replicas
+
+    def _kl_factor(self, training: bool) -> Tensor:
+        factor = self._elbo.factor(self._elbo.weight(training))
+        if factor is None:
+            raise ValueError(UNKNOWN_SIZE)
+        return factor
+
+    def _negative_log_likelihood(
+        self, y: Any, draws: list[Draw], sample_weight: Any
+    ) -> Tensor:
         if self._compile_loss is None:
             return tf.zeros(())
-        if not training or self.sample_reduction == "mean" or self.num_samples == 1:
-            loss = self._compile_loss(y, y_pred, sample_weight)
-            return tf.cast(loss, tf.float32)
-        losses = log_mean_exp_loss(
-            keras.losses.get(self.loss), y, y_pred, self.num_samples
-        )
-        if sample_weight is not None:
-            losses *= tf.cast(sample_weight[: tf.shape(losses)[0]], losses.dtype)
-        replicas = self.distribute_strategy.num_replicas_in_sync
-        return tf.cast(tf.reduce_mean(losses), tf.float32) / replicas
-
-    def _draw_outputs(self, x: Any) -> Tensor:
-        """Returns `num_samples` outputs for each example, one batch after the other."""
-        if has_noise_per_example(self):
-            return self(_repeat(x, self.num_samples), training=True)
-        # Examples of one pass share weights or noise, so each draw is a pass of its own.
-        draws = [self(x, training=True) for _ in range(self.num_samples)]
-        return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *draws)
-
-    def _prepare_layers(self) -> None:
-        for weighted in weighted_layers(self):
-            weighted.kl_weight_is_supplied = True
-        layers = stochastic_layers(self)
-        for layer in layers:
-            layer.kl_gradient = self.kl_gradient
-        if self.kl_gradient == "path" and not any(
-            layer.shares_kl_sample for layer in layers
-        ):
-            raise ValueError(
-                "The path derivative is that of a KL estimated from the weights of the "
-                "forward pass; expected a layer with `kl_method='monte_carlo'` and "
-                "`estimator='weights'`. Received: kl_gradient='path' and none"
-            )
+        outputs = [drawn.y_pred for drawn in draws]
+        # Also counted where each output's loss is logged.
+        losses = [self._compile_loss(y, y_pred, sample_weight) for y_pred in outputs]
+        if losses[0] is None:
+            return tf.zeros(())
+        if self._log_mean_exp is not None and len(draws) > 1:
+            return tf.cast(self._log_mean_exp(y, outputs, sample_weight), tf.float32)
+        return _mean([tf.cast(loss, tf.float32) for loss in losses])
 
 
 class Model(BayesianTraining):
@@ -376,26 +466,5 @@ def _make_functional(cls: type) -> None:
             _make_functional(base)
 
 
-def _repeat(data: Any, times: int) -> Any:
-    return tf.nest.map_structure(
-        lambda part: None if part is None else tf.concat([part] * times, axis=0), data
-    )
-
-
-def _batch_size(x: Any) -> Tensor:
-    return tf.shape(next(part for part in tf.nest.flatten(x) if part is not None))[0]
-
-
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(
-            f"Argument `{name}` must be one of {list(choices)}. Received: {name}={value!r}"
-        )
-
-
-def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(
-            f"Argument `{name}` must be an integer of at least 1. "
-            f"Received: {name}={value!r}"
-        )
+def _mean(values: list[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else tf.add_n(values) / len(values)

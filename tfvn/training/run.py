@@ -1,38 +1,48 @@
-"""What `tfvn.Model.fit` does beside training: checks and records."""
+"""What `tfvn.Model.fit` does beside training: checks, records and advice."""
 
 import math
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 
-from tfvn.training import schedules
-from tfvn.training.elbo import ELBO
+from tfvn.training import elbo, schedules
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
+from tfvn.training.state import read
 
 # How many steps of an epoch the KL's weight is checked at.
 _CHECKED_STEPS = 20
 
+# How many times the NLL, and how many nats, the KL of an example may have in the first
+# epoch without a word.
+_KL_TO_NLL = 5.0
+_KL_IN_NATS = 5.0
+
+# Which way the parts of the bound are better.
+_MODES = {"elbo": "max", "nll": "min", "kl": "min"}
+
 
 class TrainingRun(keras.callbacks.Callback):
-    """Checks the schedule, and logs the learning rate of each group.
+    """Checks the schedule, logs the learning rate of each group, and gives advice.
 
     Args:
-        elbo: The bound that is trained on.
+        bound: The bound that is trained on.
     """
 
-    def __init__(self, elbo: ELBO):
+    def __init__(self, bound: elbo.ELBO):
         super().__init__()
-        self.elbo = elbo
+        self.bound = bound
+        self._is_first_epoch = read(bound.state.batches) == 0
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        first = int(self.model.optimizer.iterations.numpy())
-        steps = self.elbo.steps or 1
+        first = read(self.bound.state.batches)
+        steps = self.bound.steps or 1
         checked = np.unique(
             np.linspace(first, first + steps - 1, _CHECKED_STEPS).astype(int)
         )
-        schedules.check(self.elbo.schedule, checked, steps)
+        schedules.check(self.bound.schedule, checked, self.bound.steps or 0)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         logs = {} if logs is None else logs
@@ -46,3 +56,38 @@ class TrainingRun(keras.callbacks.Callback):
                 f"the learning rate. Received: loss=nan in epoch {epoch + 1}",
                 stacklevel=2,
             )
+        if self._is_first_epoch and set(elbo.NAMES) <= set(logs):
+            self._advise(logs)
+        self._is_first_epoch = False
+
+    def _advise(self, logs: dict[str, Any]) -> None:
+        size = self.bound.size
+        if size is None:
+            return
+        nll = float(logs["nll"])
+        kl = float(logs["kl_weight"]) * float(logs["kl"]) / size
+        if kl > max(_KL_IN_NATS, _KL_TO_NLL * abs(nll)):
+            warnings.warn(
+                "The KL outweighs the data by far, so that the model will learn little "
+                "more than the prior; let the KL count less at first, with "
+                "`compile(kl_schedule=tfvn.schedules.LinearAnnealing(epochs=...))`, use a "
+                "smaller model, or more data. Received: in the first epoch a KL of "
+                f"{kl:.3g} nats per example, and a negative log-likelihood of {nll:.3g}",
+                stacklevel=2,
+            )
+
+
+def set_modes(callbacks: Iterable[Any]) -> None:
+    """Tells callbacks whether the parts of the bound that they monitor should rise.
+
+    `keras.callbacks.EarlyStopping` and its kind know it of compiled metrics only.
+
+    Args:
+        callbacks: The callbacks of a run. Those with a `mode` that is not `"auto"` are
+            left as they are.
+    """
+    for callback in callbacks:
+        monitor = getattr(callback, "monitor", None)
+        if isinstance(monitor, str) and getattr(callback, "mode", None) == "auto":
+            name = monitor.removeprefix("val_")
+            callback.mode = _MODES.get(name, "auto")

@@ -1,8 +1,10 @@
 """How much the KL counts, step by step: the schedules of its weight.
 
-A schedule is a function of the step that training is at. It is evaluated inside the
-training step, from the optimizer's own counter, so it is never retraced, works under XLA
-and within `steps_per_execution`, and a run that resumes goes on where it was.
+A schedule is a function of the number of batches that the model has been trained on. It is
+evaluated inside the training step, so it is never retraced, and works under XLA and within
+`steps_per_execution`. The model keeps the number in a variable that is saved with it, so
+that a run that resumes goes on where it was. Batches count, not updates of the optimizer:
+gradient accumulation does not slow a schedule down.
 """
 
 import abc
@@ -12,6 +14,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfvn.validation import as_number, check_count, check_number
+
 Tensor = Any
 
 
@@ -20,16 +24,27 @@ class KLSchedule(abc.ABC):
 
     To add one, subclass this, implement `__call__` with TensorFlow ops, return the
     constructor's arguments from `get_config`, and register the class with
-    `keras.saving.register_keras_serializable`.
+    `keras.saving.register_keras_serializable`. If it depends on `steps_per_epoch`, let
+    `needs_steps_per_epoch` be `True`.
     """
+
+    @property
+    def needs_steps_per_epoch(self) -> bool:
+        """Whether the weight depends on how many batches an epoch has.
+
+        Training then raises where that is not known. For such a schedule, steps are
+        counted as if all epochs before this run of `fit` had had as many batches as its
+        own, so that a run with another batch size goes on at the same epoch.
+        """
+        return False
 
     @abc.abstractmethod
     def __call__(self, step: Tensor, steps_per_epoch: Tensor) -> Tensor:
         """Returns the weight, at least 0.
 
         Args:
-            step: The number of steps taken so far, a float32 tensor.
-            steps_per_epoch: The number of steps in an epoch, a float32 tensor; 0 where
+            step: The number of batches trained on so far, a float32 tensor.
+            steps_per_epoch: The number of batches in an epoch, a float32 tensor; 0 where
                 it is not known.
         """
 
@@ -56,7 +71,7 @@ class Constant(KLSchedule):
     """
 
     def __init__(self, weight: float = 1.0):
-        self.weight = _check_weight("weight", weight)
+        self.weight = check_number("weight", weight, least=0)
 
     def __call__(self, step: Tensor, steps_per_epoch: Tensor) -> Tensor:
         return self.weight
@@ -69,13 +84,15 @@ class Constant(KLSchedule):
 class LinearAnnealing(KLSchedule):
     """A weight that rises from `start` to `end` on a line, and stays there.
 
-    How long it takes is said in steps, in epochs, or by what each batch adds.
+    Say how long it takes in batches (`steps`), in `epochs`, or by what each batch adds
+    (`per_batch`).
 
     Args:
         start: The weight of the first step.
         end: The weight it ends at.
-        steps: Number of steps until `end`.
-        epochs: Number of epochs until `end`, in place of `steps`.
+        steps: Number of training batches until `end`.
+        epochs: Number of epochs until `end`, in place of `steps`. How many batches an
+            epoch has must then be known to `fit`.
         per_batch: What each batch adds to the weight, in place of `steps`.
         every: The weight is raised only every so many batches.
 
@@ -100,8 +117,8 @@ class LinearAnnealing(KLSchedule):
         per_batch: float | None = None,
         every: int = 1,
     ):
-        self.start = _check_weight("start", start)
-        self.end = _check_weight("end", end)
+        self.start = check_number("start", start, least=0)
+        self.end = check_number("end", end, least=0)
         lengths = {"steps": steps, "epochs": epochs, "per_batch": per_batch}
         given = {name: value for name, value in lengths.items() if value is not None}
         if len(given) != 1:
@@ -109,11 +126,13 @@ class LinearAnnealing(KLSchedule):
                 "A `LinearAnnealing` takes exactly one of `steps`, `epochs` and "
                 f"`per_batch`. Received: {given or 'none of them'}"
             )
-        for name, value in given.items():
-            _check_positive(name, value)
-        _check_positive("every", every)
-        self.steps, self.epochs, self.per_batch = steps, epochs, per_batch
-        self.every = every
+        lengths.update({n: check_number(n, v, above=0) for n, v in given.items()})
+        self.steps, self.epochs, self.per_batch = lengths.values()
+        self.every = check_count("every", every)
+
+    @property
+    def needs_steps_per_epoch(self) -> bool:
+        return self.epochs is not None
 
     def __call__(self, step: Tensor, steps_per_epoch: Tensor) -> Tensor:
         step = tf.floor(step / self.every) * self.every
@@ -163,18 +182,13 @@ class CyclicalAnnealing(KLSchedule):
         rising: float = 0.5,
         cycles: int | None = None,
     ):
-        _check_positive("cycle_steps", cycle_steps)
-        if cycles is not None:
-            _check_positive("cycles", cycles)
-        if not 0 < rising <= 1:
-            raise ValueError(
-                f"Argument `rising` must be in (0, 1]. Received: rising={rising}"
-            )
-        self.cycle_steps = cycle_steps
-        self.start = _check_weight("start", start)
-        self.end = _check_weight("end", end)
-        self.rising = rising
-        self.cycles = cycles
+        self.cycle_steps = check_number("cycle_steps", cycle_steps, above=0)
+        self.start = check_number("start", start, least=0)
+        self.end = check_number("end", end, least=0)
+        self.rising = check_number("rising", rising, above=0, most=1)
+        self.cycles = (
+            None if cycles is None else check_number("cycles", cycles, above=0)
+        )
 
     def __call__(self, step: Tensor, steps_per_epoch: Tensor) -> Tensor:
         position = tf.math.floormod(step, self.cycle_steps) / self.cycle_steps
@@ -199,6 +213,8 @@ class MinibatchReweighting(KLSchedule):
 
     Args:
         ratio: Ratio of the weights of two successive batches.
+        steps: Number of batches in an epoch, for data whose length `fit` cannot find;
+            `None` takes that of the data.
 
     Example:
 
@@ -212,13 +228,20 @@ class MinibatchReweighting(KLSchedule):
     - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424), section 3.4
     """
 
-    def __init__(self, ratio: float):
-        self.ratio = _check_weight("ratio", ratio)
+    def __init__(self, ratio: float, steps: int | None = None):
+        self.ratio = check_number("ratio", ratio, least=0)
+        self.steps = None if steps is None else check_count("steps", steps)
+
+    @property
+    def needs_steps_per_epoch(self) -> bool:
+        return self.steps is None and self.ratio not in (0, 1)
 
     def __call__(self, step: Tensor, steps_per_epoch: Tensor) -> Tensor:
-        if self.ratio in (0.0, 1.0):
-            return self.ratio
-        batches = tf.convert_to_tensor(steps_per_epoch, tf.float32)
+        if self.ratio in (0, 1):
+            return float(self.ratio)
+        batches = tf.convert_to_tensor(self.steps or steps_per_epoch, tf.float32)
+        # The mean of the weights, where nothing has been trained on yet.
+        is_known, batches = batches > 0, tf.maximum(batches, 1.0)
         index = tf.math.floormod(tf.convert_to_tensor(step, tf.float32), batches)
         # In log space, with only falling exponentials: seen from the end, a rising
         # series falls.
@@ -227,10 +250,11 @@ class MinibatchReweighting(KLSchedule):
             index = batches - 1.0 - index
         # The sum of exp(k slope) for k from 0 to M - 1.
         log_sum = _log1mexp(batches * slope) - _log1mexp(slope)
-        return tf.exp(tf.math.log(batches) + index * slope - log_sum)
+        weight = tf.exp(tf.math.log(batches) + index * slope - log_sum)
+        return tf.where(is_known, weight, tf.ones_like(weight))
 
     def get_config(self) -> dict[str, Any]:
-        return {"ratio": self.ratio}
+        return {"ratio": self.ratio, "steps": self.steps}
 
 
 def _log1mexp(x: Any) -> Tensor:
@@ -249,8 +273,8 @@ def get(identifier: Any) -> KLSchedule:
         return Constant(1.0)
     if isinstance(identifier, KLSchedule):
         return identifier
-    if isinstance(identifier, int | float) and not isinstance(identifier, bool):
-        return Constant(identifier)
+    if (weight := as_number(identifier)) is not None:
+        return Constant(weight)
     if isinstance(identifier, dict):
         return keras.saving.deserialize_keras_object(identifier)
     raise ValueError(
@@ -269,20 +293,3 @@ def check(schedule: KLSchedule, steps: Any, steps_per_epoch: int) -> None:
                 f"Received: weight={weight} at step={step} from "
                 f"`{type(schedule).__name__}`"
             )
-
-
-def _check_weight(name: str, value: Any) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value < math.inf:
-        raise ValueError(
-            f"Argument `{name}` must be a finite number of at least 0. "
-            f"Received: {name}={value!r}"
-        )
-    return float(value)
-
-
-def _check_positive(name: str, value: Any) -> None:
-    if not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ValueError(
-            f"Argument `{name}` must be a positive number. Received: {name}={value!r}"
-        )

@@ -3,6 +3,7 @@
 import itertools
 import math
 import types
+import warnings
 from typing import Any, NamedTuple
 
 import keras
@@ -11,13 +12,17 @@ import tensorflow as tf
 
 ADVICE = "pass the number of training examples to `compile(train_size=...)`"
 
+# A data set of few batches is read through, because there the last one, which may be
+# smaller, matters; of one with more, all batches are taken to be as large as the first.
+_FEW_BATCHES = 16
+
 
 class TrainingData(NamedTuple):
     """What `fit` trains on.
 
     Attributes:
         x: The data; a generator is replaced, because its first batch was looked at.
-        size: Number of examples in an epoch, or `None` where it cannot be known.
+        size: Number of examples in the data, or `None` where it cannot be known.
         steps: Number of batches in an epoch, or `None`.
         are_arrays: Whether `x` is an array, or nested arrays.
     """
@@ -35,8 +40,9 @@ def measure(
 ) -> TrainingData:
     """Returns the size of the data that `fit` was given.
 
-    Exact for arrays. A `tf.data.Dataset`, a `keras.utils.PyDataset` and a generator count
-    in batches, so there it is right to within the last batch.
+    Exact for arrays and for a `keras.utils.PyDataset`. A `tf.data.Dataset` of many batches
+    counts as if the last one were full. Data without an end, and generators, are taken to
+    have as many examples as an epoch of `steps_per_epoch` batches.
 
     Args:
         x: The `x` of `fit`.
@@ -45,43 +51,42 @@ def measure(
     """
     if isinstance(x, types.GeneratorType):
         return _of_generator(x, steps_per_epoch)
-    batches: int | None
-    batch: int | None
     if isinstance(x, tf.data.Dataset):
-        batches = int(x.cardinality())
-        batch = _batch_size_of_spec(x.element_spec)
-        if batch is None:
-            batch = next((_length(element) for element in x.take(1)), 0)
+        batches, size = _of_dataset(x)
     elif isinstance(x, keras.utils.PyDataset):
-        batches = x.num_batches
-        batch = _length(x[0]) if batches else 0
+        batches, size = _of_py_dataset(x)
     elif hasattr(x, "element_spec") or not _is_array_like(x):
-        # A distributed data set, or a data loader of another library.
-        batches, batch = getattr(x, "__len__", lambda: None)(), None
+        batches, size = _of_loader(x)
     else:
         return _of_arrays(x, batch_size, steps_per_epoch)
-    if batches is not None and batches < 0:
-        batches = None  # infinite or unknown
     steps = steps_per_epoch or batches
-    size = None if steps is None or batch is None else steps * batch
+    if size is not None and batches is None:
+        # Only the size of a batch is known: an epoch is all that there is.
+        size = None if steps is None else steps * size
     return TrainingData(x, size, steps)
 
 
-def check_no_nan(*arrays: Any) -> None:
-    """Refuses training arrays with NaN in them.
+def warn_of_nan(*arrays: Any) -> None:
+    """Warns of training arrays with NaN in them.
+
+    A loss may leave such targets out, and a layer such inputs, so they are not refused.
 
     Args:
         *arrays: Arrays, nested ones, or `None`.
     """
     for array in tf.nest.flatten(arrays):
+        if not isinstance(array, np.ndarray | tf.Tensor):
+            continue
         values = np.asarray(array)
         # The sum is one pass without a copy; it is also NaN where infinities cancel.
         if values.dtype.kind != "f" or not np.isnan(values.sum()):
             continue
         if count := int(np.isnan(values).sum()):
-            raise ValueError(
-                "The training data must not contain NaN; remove or replace the examples "
-                f"that do. Received: {count} NaN in an array of shape {values.shape}"
+            warnings.warn(
+                "The training data contain NaN, which makes the loss NaN unless the model "
+                "or the loss leaves these values out; remove or replace them if it does "
+                f"not. Received: {count} NaN in an array of shape {values.shape}",
+                stacklevel=3,
             )
 
 
@@ -100,8 +105,52 @@ def _of_generator(x: Any, steps: int | None) -> TrainingData:
     return TrainingData(batches, size, steps)
 
 
+# Each of these returns the number of batches, and the number of examples in all of them.
+# Where the first is `None`, because there is no end or it is not known, the second is the
+# size of a batch. Either may be `None`.
+
+
+def _of_dataset(x: tf.data.Dataset) -> tuple[int | None, int | None]:
+    batches = int(x.cardinality())
+    batch = _batch_size_of_spec(x.element_spec)
+    if batch is None and 0 <= batches <= _FEW_BATCHES:
+        return batches, sum(_length(element) for element in x)
+    if batch is None:
+        batch = next((_length(element) for element in x.take(1)), 0)
+        if batch == 0:
+            return 0, 0
+    return (None, batch) if batches < 0 else (batches, batches * batch)
+
+
+def _of_py_dataset(x: keras.utils.PyDataset) -> tuple[int | None, int | None]:
+    batches = x.num_batches
+    if batches == 0:
+        return 0, 0
+    first = _length(x[0])
+    if batches is None:
+        return None, first
+    last = _length(x[batches - 1]) if batches > 1 else 0
+    return batches, (batches - 1) * first + (last or first)
+
+
+def _of_loader(x: Any) -> tuple[int | None, int | None]:
+    """Of a distributed data set, or of a data loader of another library."""
+    batches = len(x) if hasattr(x, "__len__") else None
+    # PyTorch's has its data beside it.
+    source: Any = getattr(x, "dataset", None)
+    is_sized = batches is not None and hasattr(source, "__len__")
+    return batches, len(source) if is_sized else None
+
+
 def _length(data: Any) -> int:
-    return len(tf.nest.flatten(data)[0])
+    """Returns how many rows the first array of a structure has."""
+    first = next(leaf for leaf in tf.nest.flatten(data) if leaf is not None)
+    if isinstance(first, tf.SparseTensor):
+        return int(first.dense_shape[0])
+    if isinstance(first, tf.RaggedTensor):
+        return int(first.nrows())
+    # Sparse matrices have a shape and no length.
+    return first.shape[0] if hasattr(first, "shape") else len(first)
 
 
 def _batch_size_of_spec(spec: Any) -> int | None:
@@ -110,5 +159,5 @@ def _batch_size_of_spec(spec: Any) -> int | None:
 
 
 def _is_array_like(x: Any) -> bool:
-    leaves = tf.nest.flatten(x)
+    leaves = [leaf for leaf in tf.nest.flatten(x) if leaf is not None]
     return bool(leaves) and all(hasattr(leaf, "shape") for leaf in leaves)

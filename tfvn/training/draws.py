@@ -1,0 +1,234 @@
+"""Several draws of a model's noise in one step, and the loss that they have together."""
+
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+# Masks travel with tensors, under an attribute that has no public name.
+from keras.src.backend import get_keras_mask, set_keras_mask
+
+# Makes a loss of what `compile` takes for one: a name, a function or a loss.
+from keras.src.trainers.compile_utils import get_loss
+
+from tfvn import passes
+from tfvn.layers.inside import all_layers, has_noise_per_example
+
+Tensor = Any
+
+# Whose layers are known to add no loss that depends on the size of a batch.
+_OUR_MODULES = ("keras.", "tfvn.")
+
+
+class Draw(NamedTuple):
+    """What a pass of a model gives.
+
+    Attributes:
+        y_pred: The outputs, with their masks.
+        loss: The sum of what was added to the loss in the pass.
+        kl: The KL of all random weights, in nats.
+    """
+
+    y_pred: Any
+    loss: Tensor
+    kl: Tensor
+
+
+def draw(model: keras.Model, x: Any, count: int) -> list[Draw]:
+    """Returns draws of a model's outputs, as in training.
+
+    Where every example has noise of its own, the draws are one pass over repeated rows;
+    else examples of one pass share weights or noise, and each draw is a pass of its own.
+
+    Args:
+        model: The model.
+        x: A batch of inputs.
+        count: Number of draws.
+    """
+    check_is_stateless(model)
+    if count == 0:
+        return []
+    if not _can_repeat_rows(model, x):
+        return [of_last_pass(model, _call(model, x)) for _ in range(count)]
+    repeated = tf.nest.map_structure(
+        lambda part: None if part is None else tf.concat([part] * count, axis=0), x
+    )
+    every = of_last_pass(model, _call(model, repeated))
+    rows = rows_of(x)
+    return [
+        every._replace(y_pred=_rows(every.y_pred, index * rows, rows))
+        for index in range(count)
+    ]
+
+
+def of_last_pass(model: keras.Model, y_pred: Any) -> Draw:
+    """Returns the draw that the last pass of a model was.
+
+    Args:
+        model: The model.
+        y_pred: What the pass returned.
+    """
+    losses = [tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in model.losses]
+    loss = tf.add_n([tf.zeros(()), *losses])
+    return Draw(y_pred, loss, passes.current().record.take_kl())
+
+
+def rows_of(x: Any) -> Tensor:
+    """Returns the number of examples in a batch of inputs."""
+    first = next(part for part in tf.nest.flatten(x) if part is not None)
+    return tf.shape(first)[0]
+
+
+def check_is_stateless(model: keras.Model) -> None:
+    """Refuses a model that hands a state from one batch to the next."""
+    for layer in all_layers(model):
+        if getattr(layer, "stateful", False) is True:
+            raise ValueError(
+                "Every draw of a batch must start from the same state, and a stateful "
+                "recurrent layer would hand the state of one draw to the next; expected "
+                "`num_samples=1` or `stateful=False`. "
+                f"Received: layer {layer.name!r} with stateful=True"
+            )
+
+
+def _call(model: keras.Model, x: Any) -> Any:
+    # As `keras.Model.train_step` does.
+    has_argument = model._call_has_training_arg  # noqa: SLF001
+    return model(x, training=True) if has_argument else model(x)
+
+
+def _can_repeat_rows(model: keras.Model, x: Any) -> bool:
+    if not has_noise_per_example(model):
+        return False
+    parts = [part for part in tf.nest.flatten(x) if part is not None]
+    if not all(isinstance(part, tf.Tensor) for part in parts):
+        return False  # sparse or ragged
+    symbols = tf.nest.flatten(getattr(model, "inputs", None) or [])
+    if any(symbol is not None and symbol.shape[0] is not None for symbol in symbols):
+        return False  # a model for batches of one size
+    return all(
+        type(layer).__module__.startswith(_OUR_MODULES)
+        and getattr(layer, "activity_regularizer", None) is None
+        for layer in all_layers(model)
+    )
+
+
+def _rows(structure: Any, start: Tensor, count: Tensor) -> Any:
+    """Returns some rows of outputs, and of their masks."""
+
+    def take(tensor: Tensor) -> Tensor:
+        rows = tensor[start : start + count]
+        mask = get_keras_mask(tensor)
+        if mask is not None:
+            set_keras_mask(rows, mask[start : start + count])
+        return rows
+
+    return keras.tree.map_structure(take, structure)
+
+
+class LogMeanExpLoss:
+    """Minus the logarithm of the likelihood that draws have on average.
+
+    For each draw, what an example adds to the loss is summed over its time steps and its
+    outputs: it is the negative logarithm of a likelihood. The likelihoods are averaged over
+    the draws, the logarithms of the averages added up over the examples. The result is of
+    the size of Keras's own loss, to which it is equal if all draws are: masks, sample
+    weights, `loss_weights` and the reduction of each loss count as they do there.
+
+    Args:
+        compiled: The compiled loss of a model.
+
+    Reference:
+
+    - [Burda et al., 2016](https://arxiv.org/abs/1509.00519), equation 8
+    """
+
+    def __init__(self, compiled: Any):
+        self._shares: list[_ShareOfExamples] = []
+        # Keras's own way to match losses, weights, targets and outputs.
+        self._compiled = type(compiled)(
+            keras.tree.map_structure(self._wrap, compiled._user_loss),  # noqa: SLF001
+            compiled._user_loss_weights,  # noqa: SLF001
+            output_names=compiled.output_names,
+        )
+
+    def _wrap(self, loss: Any) -> Any:
+        if loss is None:
+            return None
+        self._shares.append(_ShareOfExamples(loss))
+        return self._shares[-1]
+
+    def __call__(self, y: Any, draws: list[Any], sample_weight: Any) -> Tensor:
+        """Returns the loss.
+
+        Args:
+            y: Targets.
+            draws: The outputs of each draw.
+            sample_weight: As in a Keras loss.
+        """
+        # What each example adds to the loss of a draw.
+        parts = [self._compiled(y, y_pred, sample_weight) for y_pred in draws]
+        # Keras divides by the number of time steps, say; a likelihood does not.
+        scale = tf.reduce_max(
+            tf.stack([share.scale for share in self._shares if share.scale is not None])
+        )
+        nlls = tf.math.divide_no_nan(tf.stack(parts), scale)
+        count = tf.math.log(tf.cast(len(draws), nlls.dtype))
+        per_example = count - tf.reduce_logsumexp(-nlls, axis=0)
+        return scale * tf.reduce_sum(per_example)
+
+
+class _ShareOfExamples(keras.losses.Loss):
+    """What each example adds to a loss that is reduced over a batch.
+
+    Args:
+        loss: What a user gives to `compile` for an output.
+
+    Attributes:
+        scale: What the sum over the examples was multiplied by in the last call.
+    """
+
+    def __init__(self, loss: Any):
+        self._given = loss
+        self.scale: Tensor | None = None
+        super().__init__(name=getattr(loss, "name", None))
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
+        loss = get_loss(self._given, y_true, y_pred)
+        values = loss.call(
+            keras.ops.convert_to_tensor(y_true, loss.dtype),
+            keras.ops.convert_to_tensor(y_pred, loss.dtype),
+        )
+        if values.shape.rank == 0:
+            raise ValueError(
+                "`sample_reduction='log_mean_exp'` needs a loss with a value for each "
+                "example; expected a loss that is not averaged over the batch, or "
+                f"`sample_reduction='mean'`. Received: loss {loss.name!r}, which returns "
+                "one number"
+            )
+        ones = tf.ones_like(values)
+        set_keras_mask(ones, get_keras_mask(values))
+
+        def reduced(given: Tensor, reduction: Any) -> Tensor:
+            return _Given(given, reduction, loss.dtype)(y_true, y_pred, sample_weight)
+
+        # How Keras reduces a loss does not depend on the loss, so ones tell the scale.
+        self.scale = tf.math.divide_no_nan(
+            reduced(ones, loss.reduction), tf.reduce_sum(reduced(ones, "none"))
+        )
+        if self.scale.shape.rank != 0:
+            self.scale = tf.ones((), loss.dtype)  # of a loss that is not reduced
+        shares = reduced(values, "none")
+        axes = list(range(1, shares.shape.rank))
+        return self.scale * tf.reduce_sum(shares, axis=axes)
+
+
+class _Given(keras.losses.Loss):
+    """A loss whose values are known, for Keras to mask, weigh and reduce."""
+
+    def __init__(self, values: Tensor, reduction: Any, dtype: Any):
+        super().__init__(reduction=reduction, dtype=dtype)
+        self._values = values
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        return self._values

@@ -283,10 +283,11 @@ def _load_arrays(path: pathlib.Path) -> dict[str, Any]:
     import numpy as np
 
     try:
-        loaded = np.load(path)
-        if isinstance(loaded, np.ndarray):
-            return {"": loaded}
-        with loaded:
+        # Opened here: NumPy would leave open what it cannot read.
+        with path.open("rb") as file:
+            loaded = np.load(file)
+            if isinstance(loaded, np.ndarray):
+                return {"": loaded}
             arrays = dict(loaded)
     except OSError:
         raise

@@ -243,7 +243,7 @@ class TestNames:
         hidden = tfvn.MeanFieldDense(1, prior=None)(inputs)
         outputs = {"a": {"b": hidden}, "a_b": 2 * hidden}
         model = keras.Model(inputs, outputs)
-        with pytest.raises(ValueError, match="'a_b_mean'.* more than once"):
+        with pytest.raises(ValueError, match=r"'a_b_mean'.* more than once"):
             tfvn.export_ensemble(model, tmp_path / "m", 2, outputs="regression")
 
 
@@ -295,7 +295,7 @@ class TestLabels:
             checked_labels(labels, ["logits"], draws)
 
     def test_of_an_export(self, tmp_path):
-        with pytest.raises(ValueError, match="must be 3 names.* of 2 names"):
+        with pytest.raises(ValueError, match=r"must be 3 names.* of 2 names"):
             tfvn.export_ensemble(small(), tmp_path / "m", 2, labels=["a", "b"])
         assert not (tmp_path / "m").exists()
 

@@ -16,6 +16,8 @@ from tfvn.serving.saved_model import SavedModel, Signature
 _MOST_ROWS = 10
 _MOST_VALUES = 4
 
+_CAUSE = "Exception encountered:"
+
 
 def describe(path: pathlib.Path) -> str:
     """Describes a model: an export, a directory of exports, or a `.keras` file.
@@ -140,9 +142,12 @@ def _keras_model(path: pathlib.Path) -> keras.Model:
     # Whatever the file makes Keras raise, the file is what is wrong.
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
+        # Keras puts what went wrong behind the configuration that it happened in.
+        causes = [line for line in lines if line.startswith(_CAUSE)]
+        cause = (causes[-1:] or lines)[0].removeprefix(_CAUSE).strip()
         raise ValueError(
             "The file must be a model that Keras saved, of layers that this library or "
-            f"Keras has. Received: {str(path)!r}: {lines[0]}"
+            f"Keras has. Received: {str(path)!r}: {cause}"
         ) from error
 
 

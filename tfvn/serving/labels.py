@@ -37,7 +37,8 @@ def checked_labels(
         for (name, spec), kind in zip(draws.items(), kinds, strict=True)
     }
     if len(counts) == 1:
-        return _list_of_labels(labels, *counts.values(), "labels")
+        (count,) = counts.values()
+        return _list_of_labels(labels, count, "labels")
     if not isinstance(labels, Mapping) or not set(labels) <= set(counts):
         raise ValueError(
             "Argument `labels` must be a dictionary of lists by the names of the outputs, "

@@ -6,12 +6,16 @@ A subcommand is one `_add_<name>` function, which describes its arguments, and o
 
 import argparse
 import contextlib
+import os
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tfvn.installed import version
+
+# What fits the seeds of a served model, and all that Keras seeds.
+_LARGEST_SEED = 2**31 - 1
 
 _DESCRIPTION = """\
 Stochastic and Bayesian layers for Keras 3.
@@ -69,9 +73,10 @@ examples:
 """
 
 _PREDICT = """\
-Ask an export of `tfvn.export_ensemble`, by the loader that TensorFlow Serving
-uses. The rows come from a `.npy` file or, for a model of several inputs, from a
-`.npz` file that has them by name.
+Ask an export of `tfvn.export_ensemble` without a server. The rows come from a
+`.npy` file or, for a model of several inputs, from a `.npz` file that has them
+by name. Numbers become the type that the export wants where that changes no
+value; inputs of strings are arrays of NumPy's strings, not of objects.
 """
 
 _PREDICT_EXAMPLES = """\
@@ -95,7 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             command line.
 
     Returns:
-        The exit status: 0, 2 for a mistake in the arguments, 130 after Ctrl-C.
+        The exit status: 0, 2 for a mistake in the arguments, 130 after Ctrl-C, 141 if
+        whoever reads the output has left (`tfvn inspect PATH | head -1`).
     """
     parser = _build_parser()
     arguments = parser.parse_args(argv)
@@ -103,7 +109,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return arguments.run(arguments)
+        status = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Python flushes once more when it ends, and would complain.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except CommandError as error:
         print(f"tfvn: error: {error}", file=sys.stderr)
         return 2
@@ -156,10 +169,11 @@ def _add_quickstart(commands) -> None:
     )
     parser.add_argument(
         "--seed",
-        type=_integer_from(0),
+        type=_integer_from(0, _LARGEST_SEED),
         default=0,
         metavar="N",
-        help="fixes initial weights, shuffling and noise (default: %(default)s)",
+        help="fixes initial weights, shuffling and noise, from 0 to 2147483647 "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--export",
@@ -173,7 +187,11 @@ def _add_quickstart(commands) -> None:
 
 def _run_quickstart(arguments: argparse.Namespace) -> int:
     from tfvn.quickstart import run
+    from tfvn.serving import versions
 
+    with _mistakes():
+        # Before minutes of training, not after.
+        versions.place(arguments.export)
     run(epochs=arguments.epochs, seed=arguments.seed, export=arguments.export)
     return 0
 
@@ -194,7 +212,8 @@ def _run_inspect(arguments: argparse.Namespace) -> int:
     from tfvn.serving import inspection
 
     with _mistakes():
-        print(inspection.describe(arguments.path))
+        text = inspection.describe(arguments.path)
+    print(text)
     return 0
 
 
@@ -221,15 +240,16 @@ def _add_predict(commands) -> None:
     )
     parser.add_argument(
         "--seed",
-        type=_integer_from(0),
+        type=_integer_from(0, _LARGEST_SEED),
         metavar="N",
-        help="makes the answer repeatable (default: fresh noise)",
+        help="makes the answer repeatable, from 0 to 2147483647 (default: fresh noise)",
     )
     parser.add_argument(
         "--output",
         type=pathlib.Path,
         metavar="FILE",
-        help="a .npz file for the whole answer (default: print its first rows)",
+        help="a .npz file for the whole answer, replaced if it is there (default: "
+        "print its first rows)",
     )
     parser.set_defaults(run=_run_predict)
 
@@ -240,17 +260,63 @@ def _run_predict(arguments: argparse.Namespace) -> int:
     from tfvn.serving import inspection
 
     with _mistakes():
-        loaded = np.load(arguments.input)
-        inputs = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+        _check_output(arguments.output)
         answer = inspection.ask(
-            arguments.path, inputs, arguments.signature, arguments.seed
+            arguments.path,
+            _load_arrays(arguments.input),
+            arguments.signature,
+            arguments.seed,
         )
-        if arguments.output is None:
-            print(inspection.show(answer))
-        else:
-            # Its stub takes every keyword for `allow_pickle`.
-            np.savez(arguments.output, **answer)  # type: ignore[arg-type]
+        if arguments.output is not None:
+            # Opened here: NumPy would add a suffix to the name.
+            with arguments.output.open("wb") as file:
+                # Its stub takes every keyword for `allow_pickle`.
+                np.savez(file, **answer)  # type: ignore[arg-type]
+            return 0
+        text = inspection.show(answer)
+    print(text)
     return 0
+
+
+def _load_arrays(path: pathlib.Path) -> dict[str, Any]:
+    """Returns the arrays of a file by name; the only one of a .npy file has none."""
+    import numpy as np
+
+    try:
+        # Opened here: NumPy would leave open what it cannot read.
+        with path.open("rb") as file:
+            loaded = np.load(file)
+            if isinstance(loaded, np.ndarray):
+                return {"": loaded}
+            arrays = dict(loaded)
+    except OSError:
+        raise
+    # Whatever the file makes NumPy raise, the file is what is wrong.
+    except Exception as error:
+        raise CommandError(
+            "the input must be a .npy or .npz file of numbers or strings, written by "
+            f"`numpy.save` or `numpy.savez` without pickled objects. Received: {path}: "
+            f"{_first_line(error)}"
+        ) from error
+    if not arrays:
+        raise CommandError(f"the input must have an array. Received: {path} with none")
+    return arrays
+
+
+def _check_output(path: pathlib.Path | None) -> None:
+    """Raises before anything is computed that could not be written."""
+    if path is None:
+        return
+    if path.is_dir() or not path.parent.is_dir():
+        raise CommandError(
+            "the output must be a file in a directory that is there. "
+            f"Received: --output {path}"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 @contextlib.contextmanager
@@ -258,25 +324,31 @@ def _mistakes() -> Iterator[None]:
     """Turns what paths, files and rows of the user's can get wrong into one line."""
     import tensorflow as tf
 
+    from tfvn.serving.saved_model import reason
+
     try:
         yield
     except tf.errors.OpError as error:
-        raise CommandError(error.message.splitlines()[0]) from error
+        raise CommandError(reason(error)) from error
     except (OSError, ValueError) as error:
-        raise CommandError(str(error).splitlines()[0]) from error
+        raise CommandError(_first_line(error)) from error
 
 
-def _integer_from(smallest: int):
-    """Returns a converter, for `type=`, to integers of at least `smallest`."""
+def _integer_from(smallest: int, largest: int | None = None):
+    """Returns a converter, for `type=`, to integers from `smallest` to `largest`."""
+    if largest is None:
+        expected = f"of at least {smallest}"
+    else:
+        expected = f"from {smallest} to {largest}"
 
     def convert(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             value = smallest - 1
-        if value < smallest:
+        if value < smallest or (largest is not None and value > largest):
             raise argparse.ArgumentTypeError(
-                f"expected an integer of at least {smallest}. Received: {text!r}"
+                f"expected an integer {expected}. Received: {text!r}"
             )
         return value
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import tfvn
 
@@ -97,9 +98,11 @@ def _serve(
         asked = f"POST /v1/models/{name}:predict to the protocol fixture"
         answer = _ask_by_rest(path.parent, image)
     else:
-        asked = 'TensorFlow\'s C++ loader (by REST with pip install "tfvn[serving]")'
-        served = tfvn.serving.LoadedModel(path)
-        answer = {key: value[0] for key, value in served({"inputs": image}).items()}
+        asked = 'tf.saved_model.load (by REST with pip install "tfvn[serving]")'
+        # Kept until it has answered: its variables go with it.
+        loaded = tf.saved_model.load(str(path))
+        served = loaded.signatures["serving_default"](inputs=tf.constant(image))
+        answer = {key: value[0].numpy() for key, value in served.items()}
     digit = int(np.argmax(answer["mean"]))
     return f"""
 Exported for TensorFlow Serving: {path}

@@ -226,10 +226,6 @@ class TestRefusals:
                 model, base, 2, outputs="regression", example=[example, example]
             )
 
-    def test_labels(self, tmp_path):
-        with pytest.raises(ValueError, match="Argument `labels` must"):
-            tfvn.export_ensemble(regression(), tmp_path / "m", labels=["a", "b\nc"])
-
 
 class TestAssets:
     def test_facts(self, export):

@@ -57,10 +57,18 @@ class TestNumbers:
                 draft.publish()
         assert (tmp_path / "3" / "mark").read_text() == "mine"
 
-    @pytest.mark.parametrize("version", [0, -1, 1.5, "2", True])
+    @pytest.mark.parametrize("version", [0, -1, 1.5, "2", True, 2**63])
     def test_bad_versions(self, tmp_path, version):
         with pytest.raises(ValueError, match="Argument `version` must be an integer"):
             draft_versions(tmp_path, version)
+
+    def test_the_largest(self, tmp_path):
+        assert draft_versions(tmp_path, np.int64(2**63 - 1)).name == str(2**63 - 1)
+        # There is no next one.
+        with pytest.raises(ValueError, match=r"from 1 to 2\*\*63 - 1"):
+            draft_versions(tmp_path)
+        (tmp_path / str(2**63)).mkdir()  # no server takes it for a version
+        assert list(versions.find(tmp_path)) == [2**63 - 1]
 
     def test_a_failure_leaves_nothing(self, tmp_path):
         def fail():

@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -49,7 +49,7 @@ def write(
     num_samples: int,
     kinds: Sequence[str],
     signatures: Iterable[str],
-    labels: Sequence[str] | None,
+    labels: Sequence[str] | Mapping[str, Sequence[str]] | None,
 ) -> None:
     """Writes what is known of an export.
 
@@ -59,7 +59,8 @@ def write(
         num_samples: Number of draws.
         kinds: What each output is.
         signatures: Names of the signatures.
-        labels: Names of the classes, if they are known.
+        labels: Names of the classes, if they are known, or a dictionary of them by the
+            names of several outputs.
     """
     signatures = list(signatures)
     facts = {
@@ -67,7 +68,7 @@ def write(
         "num_samples": num_samples,
         "outputs": list(kinds),
         "signatures": signatures,
-        "labels": None if labels is None else list(labels),
+        "labels": labels,
         "parameters": model.count_params(),
         "layers": describe_layers(model),
         "versions": {name: version(name) for name in _LIBRARIES},
@@ -88,7 +89,8 @@ def write(
     if "mean" not in signatures:
         text += _NO_MEAN
     (folder / CARD).write_text(text, "utf-8")
-    if labels is not None:
+    # Those of several outputs are in the facts only, by name.
+    if labels is not None and not isinstance(labels, Mapping):
         (folder / LABELS).write_text("".join(f"{x}\n" for x in labels), "utf-8")
 
 

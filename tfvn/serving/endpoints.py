@@ -1,6 +1,9 @@
 """The signatures of an export: what a server can be asked."""
 
+import collections
 import functools
+import keyword
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +24,9 @@ SUMMARY = ("mean", "std", "entropy", "mutual_information")
 # The name of the only input of a model; several have the names of their own.
 INPUT = "inputs"
 SEED = "seed"
+# Names that TensorFlow keeps as they are when it makes them arguments of a signature.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_RESERVED = {"self", *keyword.kwlist}
 _SEED_SPEC = tf.TensorSpec([None, 2], tf.int32, name=SEED)
 _SMALLEST, _LARGEST = np.int32(tf.int32.min), np.int32(tf.int32.max)
 
@@ -42,7 +48,11 @@ class Endpoints:
         specs: What the inputs are, by name.
         has_mean: Whether there is a signature `mean`. The mean weights of a variance
             layer are zero, and their prediction a guess.
+        draws: What the outputs of the signature `samples` are, in the order of the
+            model's outputs, as soon as `functions` is known.
     """
+
+    draws: dict[str, tf.TensorSpec]
 
     def __init__(
         self,
@@ -69,6 +79,7 @@ class Endpoints:
         # Traced here, once: what is saved as a signature is traced again and again.
         summary = _traced(lambda tensors: self._draw(tensors, SUMMARY), with_seed)
         samples = _traced(lambda tensors: self._draw(tensors, ("samples",)), with_seed)
+        self.draws = samples.structured_outputs  # type: ignore[attr-defined]
         functions: dict[str, Any] = {
             "serving_default": (_with_fresh_seeds(summary), self.specs),
             "samples": (_with_fresh_seeds(samples), self.specs),
@@ -133,6 +144,8 @@ def _inputs(
     if structure is None:
         structure = graph._inputs_struct  # type: ignore[union-attr] # noqa: SLF001
     leaves = keras.tree.flatten(structure)
+    for leaf in leaves:
+        _check_dense(leaf)
     if len(leaves) == 1:
         names = [INPUT]
     elif isinstance(structure, dict) and len(structure) == len(leaves):
@@ -141,16 +154,51 @@ def _inputs(
         names = sorted(packed, key=packed.__getitem__)
     else:
         names = [leaf.name for leaf in leaves]
-    if len(set(names)) < len(names) or None in names or SEED in names:
-        raise ValueError(
-            "The inputs of the model must have names, all of them different and none "
-            f"of them {SEED!r}. Received: inputs named {names}"
-        )
+    _check_names(names)
     specs = {
         name: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype, name=name)
         for name, leaf in zip(names, leaves, strict=True)
     }
     return structure, specs
+
+
+def _check_dense(leaf: Any) -> None:
+    """Raises unless an input is a tensor with rows."""
+    is_spec = isinstance(leaf, tf.TensorSpec | keras.KerasTensor)
+    if not is_spec or getattr(leaf, "sparse", False) or getattr(leaf, "ragged", False):
+        raise ValueError(
+            "The inputs of an export must be dense tensors, which is what a server takes; "
+            "make the model take dense ones, or make them dense in front of it. "
+            f"Received: {leaf!r}"
+        )
+    if leaf.shape is None or tf.TensorShape(leaf.shape).rank in (None, 0):
+        raise ValueError(
+            "The inputs of an export must have a known number of axes, of which the "
+            f"first is the batch. Received: {leaf!r}"
+        )
+
+
+def _check_names(names: list[Any]) -> None:
+    """Raises unless the inputs of a signature can have these names.
+
+    TensorFlow makes arguments and nodes of them, and takes `Age` and `age`, or `a.b` and
+    `a_b`, for the same.
+    """
+    texts = [name if isinstance(name, str) else "" for name in names]
+    alike = [re.sub(r"\W", "_", text).casefold() for text in (*texts, SEED)]
+    if (
+        len(set(alike)) < len(alike)
+        or not all(map(_NAME.fullmatch, texts))
+        or not _RESERVED.isdisjoint(texts)
+    ):
+        raise ValueError(
+            "The inputs of the model must have names of letters, digits, '_', '.' and "
+            "'-' that are different even without upper case and signs, and none of them "
+            f"{SEED!r}, 'self' or a keyword of Python; name them by "
+            "`keras.Input(..., name=...)`, by the keys of a dictionary or in "
+            "`input_signature`. "
+            f"Received: inputs named {names}"
+        )
 
 
 def _traced(function: Callable, specs: dict[str, tf.TensorSpec]) -> Callable:
@@ -182,11 +230,19 @@ def _named(
 ) -> dict[str, Tensor]:
     """Returns parts of the summaries by name, behind the output's if there are several."""
     prefixes = [""] if len(summaries) == 1 else _output_names(model, outputs)
-    return {
-        f"{prefix}{part}": _finite(value, f"Answer `{prefix}{part}`")
+    named = [
+        (f"{prefix}{part}", value)
         for prefix, summary in zip(prefixes, summaries, strict=True)
         for part, value in summary.items()
-    }
+    ]
+    counts = collections.Counter(name for name, _ in named)
+    if len(counts) < len(named):
+        raise ValueError(
+            "The outputs of the model must have names that make all answers of the export "
+            "different. Received: "
+            f"{[name for name, count in counts.items() if count > 1]} more than once"
+        )
+    return {name: _finite(value, f"Answer `{name}`") for name, value in named}
 
 
 def _output_names(model: keras.Model, outputs: Any) -> list[str]:
@@ -196,7 +252,7 @@ def _output_names(model: keras.Model, outputs: Any) -> list[str]:
     if graph is not None and all(isinstance(path[0], int) for path in paths):
         own = list(graph.output_names)
         names = own if len(set(own)) == len(names) else names
-    return [f"{name}_" if name[0].isalpha() else f"output_{name}_" for name in names]
+    return [f"{name}_" if name[:1].isalpha() else f"output_{name}_" for name in names]
 
 
 def _finite(tensor: Tensor, what: str) -> Tensor:

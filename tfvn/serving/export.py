@@ -1,8 +1,8 @@
 """Exports: an ensemble as a SavedModel that TensorFlow Serving answers from."""
 
+import numbers
 import os
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -12,7 +12,15 @@ import tensorflow as tf
 from tfvn.prediction.outputs import find_kinds
 from tfvn.serving import card, versions, warmup
 from tfvn.serving.endpoints import SEED, Endpoints
-from tfvn.serving.loader import LoadedModel
+from tfvn.serving.labels import Labels, checked_labels
+from tfvn.serving.saved_model import SavedModel, reason, to_array
+
+# Operations that call back into the Python process that made them.
+_PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
+
+# Rows that an export is tried with, at least: with one alone, an answer that has lost
+# its rows could look as if it had them.
+_ROWS = 3
 
 
 def export_ensemble(
@@ -21,7 +29,7 @@ def export_ensemble(
     num_samples: int = 20,
     version: int | None = None,
     outputs: Any = "auto",
-    labels: Sequence[str] | None = None,
+    labels: Labels | None = None,
     example: Any = None,
     input_signature: Any = None,
 ) -> pathlib.Path:
@@ -49,19 +57,28 @@ def export_ensemble(
     own: the memory of two at a time, and the time of all. `local` is the estimator to
     serve.
 
-    Before the version appears, it is loaded by the server's loader and asked for an
-    answer by each signature. It appears whole or not at all, even if the process is
-    killed, and no version is ever overwritten.
+    Before the version appears, it is loaded with `tf.saved_model.load` and asked by each
+    signature: it must answer, with as many rows as it was asked for. It appears whole or
+    not at all, even if the process is killed, and no version is ever overwritten.
+    Models that call Python from their graph (`tf.py_function`, `tf.numpy_function`) are
+    refused, because a server has no Python. So is a process in which
+    `tf.config.experimental.enable_op_determinism()` has been called: it forbids random
+    numbers without a seed, and a seed in the export would make every replica of a server
+    draw the same.
 
     Args:
         model: A model of this library or of Keras that has been built.
-        path: The directory of the model, whose name is the one it is served under.
+        path: The directory of the model on this machine, whose name is the one it is
+            served under. For storage like `gs://`, where a version cannot appear at once,
+            export to a local directory and copy the finished version.
         num_samples: Number of draws in every answer.
-        version: Number of the version; `None` is the next one.
+        version: Number of the version, from 1 to 2**63 - 1; `None` is the next one.
         outputs: What the model's outputs are, as in `tfvn.ensemble_predict`.
-        labels: Names of the classes, kept beside the model.
+        labels: Names of the classes, kept beside the model: as many as there are, two
+            for a binary answer, one for each of several independent binary answers. For a
+            model with several outputs, a dictionary of such lists by the outputs' names.
         example: A few rows of inputs, with which the export is tried and the server warms
-            up; `None` is a row of zeros.
+            up; `None` is a row of zeros, or of empty strings.
         input_signature: A `tf.TensorSpec`, or a structure of them with names, for models
             that are neither sequential nor functional.
 
@@ -81,40 +98,48 @@ def export_ensemble(
     ...     export.parent.name, export.name
     ('irises', '1')
     """
-    _check(model, num_samples, labels)
+    _check(model, num_samples)
+    num_samples = int(num_samples)
+    base = versions.place(path)
+    versions.check(base, version)
     kinds = find_kinds(model, outputs)
     endpoints = Endpoints(model, num_samples, kinds, input_signature)
-    base = pathlib.Path(path)
     requests = _requests(endpoints, example)
+    labels = checked_labels(labels, kinds, endpoints.draws)
     with versions.publishing(base, version) as draft:
         _write(draft.folder, model, endpoints)
         extra = draft.folder / card.FOLDER
         extra.mkdir()
         card.write(extra, model, num_samples, kinds, requests, labels)
         warmup.write(extra, base.resolve().name, requests)
-        _try(draft.folder, requests)
+        _try(draft.folder, requests, num_samples)
         return draft.publish()
 
 
-def _check(model: Any, num_samples: Any, labels: Any) -> None:
+def _check(model: Any, num_samples: Any) -> None:
     if not isinstance(model, keras.Model) or not model.built:
         raise ValueError(
             "Argument `model` must be a `keras.Model` that has been built. "
             f"Received: model={model!r}"
         )
-    is_integer = isinstance(num_samples, int) and not isinstance(num_samples, bool)
-    if not is_integer or num_samples < 1:
+    is_integer = isinstance(num_samples, numbers.Integral)
+    if not is_integer or isinstance(num_samples, bool) or num_samples < 1:
         raise ValueError(
             "Argument `num_samples` must be an integer of at least 1. "
             f"Received: num_samples={num_samples!r}"
         )
-    if labels is not None and not all(
-        isinstance(label, str) and "\n" not in label for label in labels
-    ):
-        raise ValueError(
-            "Argument `labels` must be a list of strings, of one line each. "
-            f"Received: labels={labels!r}"
+    try:
+        # The operation from which each row of an answer gets its seed.
+        tf.raw_ops.RandomUniformInt(
+            shape=[1], minval=np.int32(0), maxval=np.int32(2), seed=0, seed2=0
         )
+    except tf.errors.InvalidArgumentError as error:
+        raise RuntimeError(
+            "An export draws random numbers without a seed, so that no two replicas of a "
+            "server draw the same, and this process forbids that; export from a process "
+            "that has not called `tf.config.experimental.enable_op_determinism()`. "
+            f"Received: {reason(error)}"
+        ) from error
 
 
 def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndarray]]:
@@ -123,7 +148,11 @@ def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndar
     if example is None:
         values = [
             # Of sizes that are not fixed, the smallest.
-            np.zeros([size or 1 for size in spec.shape], spec.dtype.as_numpy_dtype)
+            np.full(
+                [size or 1 for size in spec.shape],
+                b"" if spec.dtype == tf.string else 0,
+                spec.dtype.as_numpy_dtype,
+            )
             for spec in specs.values()
         ]
     else:
@@ -134,9 +163,14 @@ def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndar
                 f"Received: example with {len(leaves)} arrays"
             )
         values = [
-            np.asarray(leaf, spec.dtype.as_numpy_dtype)
-            for leaf, spec in zip(leaves, specs.values(), strict=True)
+            to_array(leaf, spec, f"Argument `example` for input `{name}`")
+            for leaf, (name, spec) in zip(leaves, specs.items(), strict=True)
         ]
+        if len({value.shape[:1] for value in values}) > 1 or not values[0].size:
+            raise ValueError(
+                "Argument `example` must have rows, as many in all inputs. Received: "
+                f"example of shapes {[value.shape for value in values]}"
+            )
     inputs = dict(zip(specs, values, strict=True))
     seed = np.zeros([len(values[0]), 2], "int32")
     return {
@@ -155,16 +189,46 @@ def _write(folder: pathlib.Path, model: keras.Model, endpoints: Endpoints) -> No
     model._clear_losses()  # noqa: SLF001
 
 
-def _try(folder: pathlib.Path, requests: dict[str, dict[str, np.ndarray]]) -> None:
-    """Asks the export as a server would when it warms up."""
-    served = LoadedModel(folder)
+def _try(
+    folder: pathlib.Path, requests: dict[str, dict[str, np.ndarray]], num_samples: int
+) -> None:
+    """Loads the export and asks it by each signature, and looks at the answers."""
+    served = SavedModel(folder)
+    called_back = _PYTHON_OPS.intersection(served.ops())
+    if called_back:
+        raise ValueError(
+            "The model must not call Python from its graph (as `tf.py_function`, "
+            "`tf.numpy_function` and layers that use them do): a server has no Python; "
+            f"use TensorFlow operations. Received: operations {sorted(called_back)}"
+        )
     for signature, inputs in requests.items():
+        found = set(served.signatures[signature].inputs)
+        if found != set(inputs):
+            raise ValueError(
+                "TensorFlow did not keep the names of the inputs; give them other names. "
+                f"Received: inputs named {sorted(inputs)}, saved as {sorted(found)}"
+            )
+        repeats = -(-_ROWS // len(next(iter(inputs.values()))))
+        rows = {key: np.concatenate([a] * repeats) for key, a in inputs.items()}
         try:
-            served(inputs, signature)
+            answer = served(rows, signature)
         except tf.errors.OpError as error:
             raise ValueError(
                 "The export does not answer for the rows that it is tried with; expected "
                 "`example` to be rows that the model can take. Received: "
-                f"{error.message.splitlines()[0]} for signature {signature!r}"
+                f"{reason(error)} for signature {signature!r}"
             ) from error
-    served.close()
+        count = len(next(iter(rows.values())))
+        _check_shapes(
+            answer, (count, num_samples) if signature == "samples" else (count,)
+        )
+
+
+def _check_shapes(answer: dict[str, np.ndarray], wanted: tuple[int, ...]) -> None:
+    for name, value in answer.items():
+        if value.shape[: len(wanted)] != wanted:
+            raise ValueError(
+                "The answers of a model must have the rows of its inputs on axis 0, and "
+                f"draws on axis 1; expected {name!r} to have a shape that begins with "
+                f"{wanted}. Received: {value.shape}"
+            )

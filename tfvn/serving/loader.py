@@ -23,6 +23,8 @@ _STRING = ctypes.c_char_p
 _INT = ctypes.c_int
 _SIZE = ctypes.c_size_t
 _INT64 = ctypes.c_int64
+# The bytes of a `TF_TString`, of which the elements of a tensor of strings are made.
+_STRING_SIZE = 24
 
 
 class _Buffer(ctypes.Structure):
@@ -91,6 +93,11 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "TF_TensorType": (_INT, (_VOID,)),
     "TF_NumDims": (_INT, (_VOID,)),
     "TF_Dim": (_INT64, (_VOID, _INT)),
+    "TF_StringInit": (None, (_VOID,)),
+    "TF_StringCopy": (None, (_VOID, _STRING, _SIZE)),
+    "TF_StringGetDataPointer": (_VOID, (_VOID,)),
+    "TF_StringGetSize": (_SIZE, (_VOID,)),
+    "TF_StringDealloc": (None, (_VOID,)),
 }
 
 
@@ -208,7 +215,7 @@ class LoadedModel:
         finally:
             for tensor in (*given, *results):
                 if tensor:
-                    self._api.TF_DeleteTensor(tensor)
+                    self._delete(tensor)
         return dict(zip(wanted.outputs, values, strict=True))
 
     def _outputs(self, tensors: list[Tensor]) -> Any:
@@ -223,6 +230,8 @@ class LoadedModel:
 
     def _to_tensor(self, array: np.ndarray) -> Any:
         array = np.asarray(array, order="C")
+        if array.dtype.kind in "OSU":
+            return self._to_strings(array)
         tensor = self._api.TF_AllocateTensor(
             tf.as_dtype(array.dtype).as_datatype_enum,
             (_INT64 * array.ndim)(*array.shape),
@@ -232,15 +241,51 @@ class LoadedModel:
         ctypes.memmove(self._api.TF_TensorData(tensor), array.ctypes.data, array.nbytes)
         return tensor
 
+    def _to_strings(self, array: np.ndarray) -> Any:
+        texts = [tf.compat.as_bytes(text) for text in array.ravel().tolist()]
+        tensor = self._api.TF_AllocateTensor(
+            tf.string.as_datatype_enum,
+            (_INT64 * array.ndim)(*array.shape),
+            array.ndim,
+            _STRING_SIZE * len(texts),
+        )
+        for place, text in zip(self._strings(tensor, len(texts)), texts, strict=True):
+            self._api.TF_StringInit(place)
+            self._api.TF_StringCopy(place, text, len(text))
+        return tensor
+
+    def _strings(self, tensor: Any, count: int) -> list[int]:
+        """Returns where the strings of a tensor are."""
+        start = self._api.TF_TensorData(tensor) or 0
+        return [start + _STRING_SIZE * index for index in range(count)]
+
+    def _delete(self, tensor: Any) -> None:
+        """Deletes a tensor, and long strings, which lie outside of it."""
+        if self._api.TF_TensorType(tensor) == tf.string.as_datatype_enum:
+            count = self._api.TF_TensorByteSize(tensor) // _STRING_SIZE
+            for place in self._strings(tensor, count):
+                self._api.TF_StringDealloc(place)
+        self._api.TF_DeleteTensor(tensor)
+
     def _to_array(self, tensor: Any) -> np.ndarray:
         shape = [
             self._api.TF_Dim(tensor, axis)
             for axis in range(self._api.TF_NumDims(tensor))
         ]
+        dtype = tf.as_dtype(self._api.TF_TensorType(tensor)).as_numpy_dtype
+        if dtype == np.object_:
+            texts = np.empty(shape, object)
+            texts.flat[:] = [
+                ctypes.string_at(
+                    self._api.TF_StringGetDataPointer(place),
+                    self._api.TF_StringGetSize(place),
+                )
+                for place in self._strings(tensor, texts.size)
+            ]
+            return texts
         content = ctypes.string_at(
             self._api.TF_TensorData(tensor), self._api.TF_TensorByteSize(tensor)
         )
-        dtype = tf.as_dtype(self._api.TF_TensorType(tensor)).as_numpy_dtype
         return np.frombuffer(content, dtype).reshape(shape)
 
     def _checked(self, function: Any, *arguments: Any) -> Any:

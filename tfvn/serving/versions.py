@@ -6,14 +6,51 @@ be there as a whole or not at all.
 
 import contextlib
 import errno
+import numbers
 import os
 import pathlib
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 # What a rename says of a target that is there.
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+
+# TensorFlow Serving keeps the number of a version in 64 bits with a sign.
+_LARGEST = 2**63 - 1
+
+# A scheme has two letters at least: one is a drive. `pathlib` leaves one slash of two.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def place(path: str | os.PathLike) -> pathlib.Path:
+    """Returns the directory that a path means, if versions can be put there.
+
+    Args:
+        path: A path on this machine. A `~` at its beginning is the home directory.
+    """
+    text = os.fspath(path)
+    if isinstance(text, bytes):
+        text = os.fsdecode(text)
+    if not text:
+        raise ValueError(
+            "Argument `path` must be the directory of a model. Received: path=''"
+        )
+    if _SCHEME.match(text):
+        raise ValueError(
+            "Argument `path` must be a directory of this machine: other places cannot "
+            "make a version appear at once; export to a local directory, then copy the "
+            f"finished version there. Received: path={text!r}"
+        )
+    base = pathlib.Path(text).expanduser()
+    if base.exists() and not base.is_dir():
+        raise NotADirectoryError(
+            "Argument `path` must be a directory, or one that can be made. "
+            f"Received: path={text!r}, which is a file"
+        )
+    return base
 
 
 def find(base: pathlib.Path) -> dict[int, pathlib.Path]:
@@ -23,7 +60,11 @@ def find(base: pathlib.Path) -> dict[int, pathlib.Path]:
     found = {
         int(path.name): path
         for path in base.iterdir()
-        if path.name.isascii() and path.name.isdigit()
+        if path.name.isascii()
+        and path.name.isdigit()
+        # What is larger is no version to a server. (Python refuses very long ones.)
+        and len(path.name) <= 100
+        and int(path.name) <= _LARGEST
     }
     return dict(sorted(found.items()))
 
@@ -54,7 +95,7 @@ def publishing(base: pathlib.Path, version: int | None) -> Iterator["Draft"]:
         base: The directory of the model.
         version: A number; `None` is the next one.
     """
-    _check(base, version)
+    check(base, version)
     base.mkdir(parents=True, exist_ok=True)
     folder = base / f".export-{uuid.uuid4().hex}"
     folder.mkdir()
@@ -80,6 +121,7 @@ class Draft:
         """Moves the version to its place, at once, and returns that."""
         while True:
             number = self._version or max(find(self._base), default=0) + 1
+            _check_number(number)
             target = self._base / str(number)
             if not target.exists():
                 # It fails on a version that another process published just now.
@@ -90,19 +132,30 @@ class Draft:
                         raise
                 else:
                     return target
-            _check(self._base, self._version)
+            check(self._base, self._version)
 
 
-def _check(base: pathlib.Path, version: int | None) -> None:
+def check(base: pathlib.Path, version: int | None) -> None:
+    """Raises unless a version can be written.
+
+    Args:
+        base: The directory of the model.
+        version: Its number; `None` is the next one.
+    """
     if version is None:
         return
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise ValueError(
-            "Argument `version` must be an integer of at least 1, or `None` for the next "
-            f"one. Received: version={version!r}"
-        )
+    _check_number(version)
     if version in find(base):
         raise FileExistsError(
             "Argument `version` must be one that is not there yet; no version is ever "
             f"overwritten. Received: version={version} in {str(base)!r}"
+        )
+
+
+def _check_number(version: Any) -> None:
+    is_integer = isinstance(version, numbers.Integral) and not isinstance(version, bool)
+    if not is_integer or not 1 <= version <= _LARGEST:
+        raise ValueError(
+            "Argument `version` must be an integer from 1 to 2**63 - 1, or `None` for the "
+            f"next one. Received: version={version!r}"
         )

@@ -1,18 +1,32 @@
-"""What the metrics share: what labels, probabilities and draws look like."""
+"""What the metrics share: sums that go on counting, weights, and refusals."""
 
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 Tensor = Any
 
 
-class MeanOfExamples(keras.metrics.Mean):
+class MeanOfExamples(keras.metrics.Metric):
     """The mean of a figure that each example has.
 
-    A subclass says what it is: `value_of(y_true, y_pred)`.
+    A subclass says what it is: `value_of(y_true, y_pred)`. Sums are kept in float64:
+    float32 stops counting at 16,777,216 examples. The mean of no examples is 0, as that
+    of `keras.metrics.Mean`.
+
+    Args:
+        name: Name of the metric.
+        dtype: Type of the result.
     """
+
+    def __init__(self, name: str | None = None, dtype: Any = None):
+        super().__init__(name=name, dtype=dtype)
+        self.total, self.count = (
+            self.add_variable((), initializer="zeros", dtype="float64", name=part)
+            for part in ("total", "count")
+        )
 
     def value_of(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Returns a figure for each example."""
@@ -22,53 +36,107 @@ class MeanOfExamples(keras.metrics.Mean):
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> None:
         """Adds a batch."""
-        y_pred = tf.cast(y_pred, tf.float32)
-        super().update_state(self.value_of(y_true, y_pred), sample_weight)
+        mask = mask_of(y_pred)
+        values = tf.convert_to_tensor(
+            self.value_of(y_true, tf.cast(y_pred, tf.float32))
+        )
+        self.add(values, weights_of(sample_weight, mask, values))
+
+    def add(self, values: Tensor, weights: Tensor) -> None:
+        """Adds figures of examples.
+
+        Args:
+            values: The figures.
+            weights: Weights of the same shape, in float64. What has none does not count,
+                whatever its figure.
+        """
+        values = tf.where(weights != 0.0, tf.cast(values, tf.float64), 0.0)
+        self.total.assign_add(tf.reduce_sum(weights * values))
+        self.count.assign_add(tf.reduce_sum(weights))
+
+    def result(self) -> Tensor:
+        mean = tf.math.divide_no_nan(self.total.value, self.count.value)
+        return tf.cast(mean, self.dtype)
 
 
-def class_probabilities(y_pred: Tensor) -> Tensor:
-    """Returns the probability of each class, also for binary predictions.
+def mask_of(y_pred: Tensor) -> Tensor | None:
+    """Returns which predictions Keras says to leave out, as for padded steps."""
+    return getattr(y_pred, "_keras_mask", None)
+
+
+def weights_of(
+    sample_weight: Tensor | None, mask: Tensor | None, like: Tensor
+) -> Tensor:
+    """Returns the weight of each example, in float64.
 
     Args:
-        y_pred: Probabilities of classes, `(..., num_classes)`, or of the second of two,
-            `(..., 1)`.
+        sample_weight: Weights of the examples or of their first axes, or `None`.
+        mask: A mask in the same way, or `None`.
+        like: A tensor with one element for each example.
     """
-    if (
-        y_pred.shape.rank is not None
-        and y_pred.shape.rank > 0
-        and y_pred.shape[-1] == 1
-    ):
-        return tf.concat([1.0 - y_pred, y_pred], axis=-1)
-    return y_pred
+    weights = tf.ones(tf.shape(like), tf.float64)
+    for given in (sample_weight, mask):
+        if given is not None:
+            given = tf.cast(tf.convert_to_tensor(given), tf.float64)
+            weights *= _spread(given, like)
+    return weights
 
 
-def class_labels(y_true: Tensor, num_classes: int) -> Tensor:
-    """Returns labels as integers, also of one-hot ones.
-
-    Args:
-        y_true: Integers `(batch_size,)` or `(batch_size, 1)`, or one-hot
-            `(batch_size, num_classes)`.
-        num_classes: Number of classes.
-    """
-    y_true = tf.convert_to_tensor(y_true)
-    if y_true.shape.rank == 1:
-        return tf.cast(y_true, tf.int32)
-    if y_true.shape.rank == 2 and y_true.shape[-1] == 1:
-        return tf.cast(y_true[:, 0], tf.int32)
-    if y_true.shape.rank == 2 and y_true.shape[-1] == num_classes:
-        return tf.argmax(y_true, axis=-1, output_type=tf.int32)
-    raise ValueError(
-        "Labels must be integers, one for each example, or one-hot for "
-        f"{num_classes} classes. Received: y_true of shape {tuple(y_true.shape)}"
+def _spread(given: Tensor, like: Tensor) -> Tensor:
+    """Returns weights as they are, or for each element of the axes that they lack."""
+    rank = like.shape.rank
+    if given.shape.rank == rank + 1 and given.shape[-1] == 1:
+        given = given[..., 0]
+    missing = rank - given.shape.rank
+    if missing < 0 or not given.shape.is_compatible_with(like.shape[: rank - missing]):
+        raise ValueError(
+            "Argument `sample_weight` must have a weight for each example, of shape "
+            f"{_written(like.shape)}. Received: sample_weight of shape "
+            f"{_written(given.shape)}"
+        )
+    checked = refuse_unless(
+        tf.reduce_all(tf.shape(given) == tf.shape(like)[: rank - missing]),
+        "Argument `sample_weight` must have a weight for each example.",
+        tf.shape(given),
     )
+    with tf.control_dependencies(checked):
+        return tf.broadcast_to(given[(..., *[None] * missing)], tf.shape(like))
+
+
+def refuse_unless(condition: Tensor, message: str, *received: Tensor) -> list[Any]:
+    """Raises if a condition does not hold, in eager code and in graphs.
+
+    XLA has no assertions and leaves them out; who calls this has to see to it that what
+    comes out then is NaN.
+
+    Args:
+        condition: A boolean scalar.
+        message: What is wrong, and what was expected.
+        *received: Tensors that the message ends with.
+
+    Returns:
+        The operations that check it in a graph. What they protect must wait for them
+        (`tf.control_dependencies`), or a refused batch may have been added already.
+    """
+    if not tf.executing_eagerly():
+        return [tf.debugging.Assert(condition, [f"{message} Received:", *received])]
+    if not condition:
+        shown = ", ".join(str(np.asarray(value)) for value in received)
+        raise ValueError(f"{message} Received: {shown}")
+    return []
 
 
 def check_rank(y_pred: Tensor, rank: int, form: str) -> None:
     """Raises unless predictions have a number of axes."""
     if y_pred.shape.rank != rank:
         raise ValueError(
-            f"Predictions must be {form}. Received: y_pred of shape {tuple(y_pred.shape)}"
+            f"Predictions must be {form}. Received: y_pred of shape "
+            f"{_written(y_pred.shape)}"
         )
+
+
+def _written(shape: tf.TensorShape) -> str:
+    return "unknown" if shape.rank is None else str(tuple(shape))
 
 
 def entropy(probabilities: Tensor) -> Tensor:

@@ -1,16 +1,13 @@
 """Whether probabilities mean what they say."""
 
+import numbers
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfvn.prediction.metrics.base import (
-    MeanOfExamples,
-    check_rank,
-    class_labels,
-    class_probabilities,
-)
+from tfvn.prediction.metrics.base import MeanOfExamples
+from tfvn.prediction.metrics.classes import examples_of
 from tfvn.prediction.metrics.ranking import NUM_CELLS, cell_of
 
 Tensor = Any
@@ -33,11 +30,14 @@ class ExpectedCalibrationError(keras.metrics.Metric):
             by less than one part in 2,000).
         name: Name of the metric.
         dtype: As in every Keras metric.
+        from_logits: Whether predictions are logits and not probabilities.
 
     Call arguments:
         y_true: Labels, integers or one-hot.
         y_pred: Probabilities `(batch_size, num_classes)`, or `(batch_size, 1)` of the
-            second of two classes: the `mean` of an ensemble.
+            second of two classes: the `mean` of an ensemble. Axes in between, as of time,
+            are examples of their own. Values that are no probabilities are refused.
+        sample_weight: A weight for each example.
 
     Example:
 
@@ -59,9 +59,11 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         binning: str = "uniform",
         name: str = "expected_calibration_error",
         dtype: Any = None,
+        from_logits: bool = False,
     ):
         super().__init__(name=name, dtype=dtype)
-        if not isinstance(num_bins, int) or num_bins < 1:
+        is_integer = isinstance(num_bins, numbers.Integral)
+        if not is_integer or isinstance(num_bins, bool) or num_bins < 1:
             raise ValueError(
                 "Argument `num_bins` must be an integer of at least 1. "
                 f"Received: num_bins={num_bins!r}"
@@ -71,38 +73,38 @@ class ExpectedCalibrationError(keras.metrics.Metric):
                 f"Argument `binning` must be one of {list(BINNINGS)}. "
                 f"Received: binning={binning!r}"
             )
-        self.num_bins, self.binning = num_bins, binning
-        cells = num_bins if binning == "uniform" else NUM_CELLS
+        self.num_bins, self.binning = int(num_bins), binning
+        self.from_logits = from_logits
+        cells = self.num_bins if binning == "uniform" else NUM_CELLS
         # Of each cell: the weight of its examples, of the right ones, their confidence.
+        # In float64, as float32 stops counting at 16,777,216.
         self.sums = self.add_variable(
-            (3, cells), initializer="zeros", dtype="float32", name="sums"
+            (3, cells), initializer="zeros", dtype="float64", name="sums"
         )
 
     def update_state(
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> None:
         """Adds a batch."""
-        probabilities = class_probabilities(tf.cast(y_pred, tf.float32))
-        check_rank(probabilities, 2, "probabilities of shape (batch_size, num_classes)")
-        labels = class_labels(y_true, probabilities.shape[-1])
+        labels, probabilities, weight = examples_of(
+            y_true, y_pred, sample_weight, self.from_logits
+        )
         confidence = tf.reduce_max(probabilities, axis=-1)
         answers = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
-        right = tf.cast(answers == labels, tf.float32)
-        weight = tf.ones_like(confidence)
-        if sample_weight is not None:
-            weight *= tf.reshape(tf.cast(sample_weight, tf.float32), [-1])
+        right = tf.cast(answers == labels, tf.float64)
         if self.binning == "uniform":
             # Bins are open on the left, as in the paper.
             cells = tf.cast(tf.math.ceil(confidence * self.num_bins), tf.int32) - 1
             cells = tf.clip_by_value(cells, 0, self.num_bins - 1)
         else:
             cells = cell_of(confidence - 1.0)
+        confidence = tf.cast(confidence, tf.float64)
         values = tf.stack([weight, weight * right, weight * confidence], axis=1)
         sums = tf.math.unsorted_segment_sum(values, cells, self.sums.shape[1])
         self.sums.assign_add(tf.transpose(sums))
 
     def result(self) -> Tensor:
-        sums = tf.cast(self.sums.value, tf.float64)
+        sums = tf.convert_to_tensor(self.sums.value)
         if self.binning == "adaptive":
             sums = _in_equal_parts(sums, self.num_bins)
         weight, right, confidence = tf.unstack(sums)
@@ -115,6 +117,7 @@ class ExpectedCalibrationError(keras.metrics.Metric):
             "binning": self.binning,
             "name": self.name,
             "dtype": self.dtype,
+            "from_logits": self.from_logits,
         }
 
 
@@ -128,10 +131,14 @@ class BrierScore(MeanOfExamples):
     Args:
         name: Name of the metric.
         dtype: As in every Keras metric.
+        from_logits: Whether predictions are logits and not probabilities.
 
     Call arguments:
         y_true: Labels, integers or one-hot.
-        y_pred: Probabilities `(batch_size, num_classes)`.
+        y_pred: Probabilities `(batch_size, num_classes)`, or `(batch_size, 1)` of the
+            second of two classes. Axes in between, as of time, are examples of their
+            own. Values that are no probabilities are refused.
+        sample_weight: A weight for each example.
 
     Example:
 
@@ -146,15 +153,24 @@ class BrierScore(MeanOfExamples):
     - Brier, 1950, Verification of forecasts expressed in terms of probability
     """
 
-    def __init__(self, name: str = "brier_score", dtype: Any = None):
+    def __init__(
+        self, name: str = "brier_score", dtype: Any = None, from_logits: bool = False
+    ):
         super().__init__(name=name, dtype=dtype)
+        self.from_logits = from_logits
 
-    def value_of(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        probabilities = class_probabilities(y_pred)
-        check_rank(probabilities, 2, "probabilities of shape (batch_size, num_classes)")
-        classes = probabilities.shape[-1]
-        targets = tf.one_hot(class_labels(y_true, classes), classes)
-        return tf.reduce_sum(tf.square(probabilities - targets), axis=-1)
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
+        """Adds a batch."""
+        labels, probabilities, weights = examples_of(
+            y_true, y_pred, sample_weight, self.from_logits
+        )
+        targets = tf.one_hot(labels, probabilities.shape[-1], dtype=probabilities.dtype)
+        self.add(tf.reduce_sum(tf.square(probabilities - targets), axis=-1), weights)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "from_logits": self.from_logits}
 
 
 def _in_equal_parts(sums: Tensor, count: int) -> Tensor:

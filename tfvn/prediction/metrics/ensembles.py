@@ -5,13 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.prediction.metrics.base import (
-    MeanOfExamples,
-    check_rank,
-    class_labels,
-    class_probabilities,
-    entropy,
-)
+from tfvn.prediction.metrics.base import MeanOfExamples, entropy
+from tfvn.prediction.metrics.classes import examples_of
 
 Tensor = Any
 
@@ -20,21 +15,39 @@ _SMALLEST = 1e-30
 
 
 class _OfDraws(MeanOfExamples):
-    """A metric of `(batch_size, num_samples, num_classes)` probabilities."""
+    """A metric of `(batch_size, num_samples, num_classes)` probabilities.
 
-    def __init__(self, name: str | None = None, dtype: Any = None):
+    Axes in front of the classes, as of time, are examples of their own. Values that are
+    no probabilities, and labels of no class, are refused.
+    """
+
+    needs_labels = True
+
+    def __init__(
+        self, name: str | None = None, dtype: Any = None, from_logits: bool = False
+    ):
         super().__init__(name=name, dtype=dtype)
+        self.from_logits = from_logits
 
-    def value_of(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        check_rank(y_pred, 3, "draws of shape (batch_size, num_samples, num_classes)")
-        return self.value_of_draws(y_true, class_probabilities(y_pred))
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
+        """Adds a batch."""
+        labels, draws, weights = examples_of(
+            y_true if self.needs_labels else None,
+            y_pred,
+            sample_weight,
+            self.from_logits,
+            of_draws=True,
+        )
+        self.add(self.value_of_draws(labels, draws), weights)
 
-    def value_of_draws(self, y_true: Tensor, draws: Tensor) -> Tensor:
+    def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
         """Returns a figure for each example."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        return {"name": self.name, "dtype": self.dtype}
+        return {**super().get_config(), "from_logits": self.from_logits}
 
 
 @keras.saving.register_keras_serializable("tfvn")
@@ -44,6 +57,7 @@ class EnsembleNLL(_OfDraws):
     Args:
         name: Name of the metric.
         dtype: As in every Keras metric.
+        from_logits: Whether draws are logits and not probabilities.
 
     Example:
 
@@ -56,9 +70,8 @@ class EnsembleNLL(_OfDraws):
     0.6931
     """
 
-    def value_of_draws(self, y_true: Tensor, draws: Tensor) -> Tensor:
+    def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
         mean = tf.reduce_mean(draws, axis=1)
-        labels = class_labels(y_true, mean.shape[-1])
         likelihood = tf.gather(mean, labels, batch_dims=1)
         return -tf.math.log(tf.maximum(likelihood, _SMALLEST))
 
@@ -70,6 +83,7 @@ class EnsembleAccuracy(_OfDraws):
     Args:
         name: Name of the metric.
         dtype: As in every Keras metric.
+        from_logits: Whether draws are logits and not probabilities.
 
     Example:
 
@@ -81,9 +95,8 @@ class EnsembleAccuracy(_OfDraws):
     1.0
     """
 
-    def value_of_draws(self, y_true: Tensor, draws: Tensor) -> Tensor:
+    def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
         mean = tf.reduce_mean(draws, axis=1)
-        labels = class_labels(y_true, mean.shape[-1])
         return tf.argmax(mean, axis=-1, output_type=tf.int32) == labels
 
 
@@ -96,6 +109,7 @@ class PredictiveEntropy(_OfDraws):
     Args:
         name: Name of the metric.
         dtype: As in every Keras metric.
+        from_logits: Whether draws are logits and not probabilities.
 
     Example:
 
@@ -107,7 +121,9 @@ class PredictiveEntropy(_OfDraws):
     0.6931
     """
 
-    def value_of_draws(self, y_true: Tensor, draws: Tensor) -> Tensor:
+    needs_labels = False
+
+    def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
         return entropy(tf.reduce_mean(draws, axis=1))
 
 
@@ -121,6 +137,7 @@ class MutualInformation(_OfDraws):
     Args:
         name: Name of the metric.
         dtype: As in every Keras metric.
+        from_logits: Whether draws are logits and not probabilities.
 
     Example:
 
@@ -132,6 +149,8 @@ class MutualInformation(_OfDraws):
     0.0
     """
 
-    def value_of_draws(self, y_true: Tensor, draws: Tensor) -> Tensor:
+    needs_labels = False
+
+    def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
         expected = tf.reduce_mean(entropy(draws), axis=1)
         return tf.maximum(entropy(tf.reduce_mean(draws, axis=1)) - expected, 0.0)

@@ -5,7 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.prediction.metrics.base import check_rank, class_labels, class_probabilities
+from tfvn.prediction.metrics.base import check_rank, refuse_unless
+from tfvn.prediction.metrics.classes import examples_of
 
 Tensor = Any
 
@@ -29,14 +30,16 @@ class _Scores(keras.metrics.Metric):
     """Keeps the scores of two sorts of examples.
 
     All of them: the order of scores that lie close together is what is asked for. So the
-    state grows with the data, which XLA does not allow.
+    state grows with the data, which XLA does not allow. Scores may be infinite, and must
+    not be NaN, which has no place in an order.
     """
 
     def __init__(self, name: str | None = None, dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
         # TensorFlow's own, as Keras's variables have one shape for good.
         self._scores = [
-            tf.Variable(tf.zeros([0]), shape=[None], trainable=False) for _ in range(2)
+            tf.Variable(tf.zeros([0], tf.float64), shape=[None], trainable=False)
+            for _ in range(2)
         ]
 
     def update_state(
@@ -44,11 +47,18 @@ class _Scores(keras.metrics.Metric):
     ) -> None:
         """Adds a batch."""
         _refuse_weights(sample_weight)
-        scores = tf.cast(y_pred, tf.float32)
+        scores = tf.cast(y_pred, tf.float64)
         if scores.shape.rank == 2 and scores.shape[-1] == 1:
             scores = scores[:, 0]
         check_rank(scores, 1, "scores, one for each example")
-        is_outside = tf.reshape(tf.cast(y_true, tf.bool), [-1])
+        checks = refuse_unless(
+            ~tf.reduce_any(tf.math.is_nan(scores)),
+            "Scores must be numbers; some are NaN.",
+            scores,
+        )
+        with tf.control_dependencies(checks):
+            scores = tf.identity(scores)
+        is_outside = _is_outside(y_true, scores)
         for kept, mask in zip(self._scores, (~is_outside, is_outside), strict=True):
             kept.assign(tf.concat([kept, tf.boolean_mask(scores, mask)], axis=0))
 
@@ -59,7 +69,7 @@ class _Scores(keras.metrics.Metric):
 
     def reset_state(self) -> None:
         for kept in self._scores:
-            kept.assign(tf.zeros([0]))
+            kept.assign(tf.zeros([0], tf.float64))
 
     def get_config(self) -> dict[str, Any]:
         return {"name": self.name, "dtype": self.dtype}
@@ -71,6 +81,8 @@ class OODAUROC(_Scores):
 
     The probability that an example from elsewhere has a larger score (an entropy, say)
     than one of the kind that was trained on; ties count half. All scores are kept.
+    As long as it has not seen examples of both sorts, the result is NaN: there is nothing
+    to compare.
 
     Args:
         name: Name of the metric.
@@ -93,17 +105,19 @@ class OODAUROC(_Scores):
         inside, outside = self.sorted_scores()
         below = tf.searchsorted(inside, outside, side="left")
         not_above = tf.searchsorted(inside, outside, side="right")
-        larger = 0.5 * tf.cast(below + not_above, tf.float64)
+        larger = 0.5 * (tf.cast(below, tf.float64) + tf.cast(not_above, tf.float64))
         pairs = tf.cast(tf.size(inside), tf.float64) * tf.cast(
             tf.size(outside), tf.float64
         )
-        area = tf.math.divide_no_nan(tf.reduce_sum(larger), pairs)
-        return tf.cast(area, self.dtype)
+        # Of no pairs: zero by zero, NaN.
+        return tf.cast(tf.reduce_sum(larger) / pairs, self.dtype)
 
 
 @keras.saving.register_keras_serializable("tfvn")
 class FPR95(_Scores):
     """How many ordinary examples a score takes for strange, if it finds 95 % of those.
+
+    As long as it has not seen examples of both sorts, the result is NaN.
 
     Args:
         name: Name of the metric.
@@ -128,10 +142,12 @@ class FPR95(_Scores):
         missed = tf.cast(
             tf.floor(0.05 * tf.cast(tf.size(outside), tf.float64) + 1e-9), tf.int32
         )
-        threshold = tf.concat([outside, [float("inf")]], axis=0)[missed]
-        taken = tf.cast(inside >= threshold, tf.float64)
-        total = tf.cast(tf.size(inside), tf.float64)
-        return tf.cast(tf.math.divide_no_nan(tf.reduce_sum(taken), total), self.dtype)
+        nan = tf.constant([float("nan")], tf.float64)
+        threshold = tf.concat([outside, nan], axis=0)[missed]
+        taken = tf.reduce_sum(tf.cast(inside >= threshold, tf.float64))
+        # Of none inside: zero by zero, NaN.
+        rate = taken / tf.cast(tf.size(inside), tf.float64)
+        return tf.cast(tf.where(tf.math.is_nan(threshold), nan[0], rate), self.dtype)
 
 
 @keras.saving.register_keras_serializable("tfvn")
@@ -146,11 +162,14 @@ class AURC(keras.metrics.Metric):
     Args:
         name: Name of the metric.
         dtype: As in every Keras metric.
+        from_logits: Whether predictions are logits and not probabilities.
 
     Call arguments:
         y_true: Labels, integers or one-hot.
-        y_pred: Probabilities `(batch_size, num_classes)`; the largest is how sure the
-            classifier is.
+        y_pred: Probabilities `(batch_size, num_classes)`, or `(batch_size, 1)` of the
+            second of two classes; the largest is how sure the classifier is. Axes in
+            between, as of time, are examples of their own. Values that are no
+            probabilities are refused.
 
     Example:
 
@@ -165,11 +184,15 @@ class AURC(keras.metrics.Metric):
     - [Geifman et al., 2019](https://arxiv.org/abs/1805.08206), section 3
     """
 
-    def __init__(self, name: str | None = None, dtype: Any = None):
+    def __init__(
+        self, name: str | None = None, dtype: Any = None, from_logits: bool = False
+    ):
         super().__init__(name=name, dtype=dtype)
-        # Right and wrong answers; float32 would stop counting at 16 million.
+        self.from_logits = from_logits
+        # Right and wrong answers. Float32 would stop counting at 16,777,216; integers
+        # could not say that something was no number.
         self.counts = self.add_variable(
-            (2, NUM_CELLS), initializer="zeros", dtype="int32", name="counts"
+            (2, NUM_CELLS), initializer="zeros", dtype="float64", name="counts"
         )
 
     def update_state(
@@ -177,22 +200,20 @@ class AURC(keras.metrics.Metric):
     ) -> None:
         """Adds a batch."""
         _refuse_weights(sample_weight)
-        probabilities = class_probabilities(tf.cast(y_pred, tf.float32))
-        check_rank(probabilities, 2, "probabilities of shape (batch_size, num_classes)")
-        labels = class_labels(y_true, probabilities.shape[-1])
+        labels, probabilities, weights = examples_of(
+            y_true, y_pred, None, self.from_logits
+        )
         answers = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         # Near 1 the probability itself has no cells to spare.
         doubt = 1.0 - tf.reduce_max(probabilities, axis=-1)
         wrong = tf.cast(answers != labels, tf.int32)
-        counts = tf.math.bincount(
-            wrong * NUM_CELLS + cell_of(doubt),
-            minlength=2 * NUM_CELLS,
-            maxlength=2 * NUM_CELLS,
+        counts = tf.math.unsorted_segment_sum(
+            weights, wrong * NUM_CELLS + cell_of(doubt), 2 * NUM_CELLS
         )
         self.counts.assign_add(tf.reshape(counts, (2, NUM_CELLS)))
 
     def result(self) -> Tensor:
-        right, wrong = tf.unstack(tf.cast(self.counts.value, tf.float64))
+        right, wrong = tf.unstack(tf.convert_to_tensor(self.counts.value))
         size = right + wrong
         answered, errors = tf.cumsum(size) - size, tf.cumsum(wrong) - wrong
         # In a cell of n examples of error rate r, after N with E errors, the risks are
@@ -206,7 +227,24 @@ class AURC(keras.metrics.Metric):
         return tf.cast(area, self.dtype)
 
     def get_config(self) -> dict[str, Any]:
-        return {"name": self.name, "dtype": self.dtype}
+        return {**super().get_config(), "from_logits": self.from_logits}
+
+
+def _is_outside(y_true: Tensor, scores: Tensor) -> Tensor:
+    """Returns for each score whether its example is from out of the distribution."""
+    given = tf.reshape(tf.cast(y_true, tf.float64), [-1])
+    checks = refuse_unless(
+        tf.reduce_all((given == 0.0) | (given == 1.0)),
+        "Labels must be 1 for examples from out of the distribution, and 0 for others.",
+        given,
+    )
+    checks += refuse_unless(
+        tf.size(given) == tf.size(scores),
+        "There must be a label for each score.",
+        tf.shape(given),
+    )
+    with tf.control_dependencies(checks):
+        return given == 1.0
 
 
 def _refuse_weights(sample_weight: Tensor | None) -> None:

@@ -1,5 +1,6 @@
 """The REST interface of the protocol fixture: JSON to tensors and back."""
 
+import base64
 import http.server
 import json
 import re
@@ -131,14 +132,29 @@ def _parse(name: str, value: Any, inputs: Mapping[str, Any]) -> np.ndarray:
     if name not in inputs:
         raise invalid(f"Input {name} is not in the signature.")
     dtype = inputs[name].dtype.as_numpy_dtype
+    is_text = inputs[name].dtype == tf.string
     try:
-        array = np.asarray(value)
+        array = np.asarray(_decoded(value) if is_text else value)
     except ValueError as error:
         raise invalid(f"Rows of different shapes: {error}") from error
+    if is_text:
+        if array.size and array.dtype.kind not in "US":
+            raise invalid(f"JSON Value: {value!r} Type is not of expected type.")
+        texts = [tf.compat.as_bytes(text) for text in array.ravel().tolist()]
+        return np.array(texts, object).reshape(array.shape)
     kinds = "biu" if np.issubdtype(dtype, np.integer) else "biuf"
     if array.size and array.dtype.kind not in kinds:
         raise invalid(f"JSON Value: {value!r} Type is not of expected type.")
     return array.astype(dtype)
+
+
+def _decoded(value: Any) -> Any:
+    """Returns texts with those that are written as `{"b64": ...}` in bytes."""
+    if isinstance(value, list):
+        return [_decoded(item) for item in value]
+    if isinstance(value, dict) and set(value) == {"b64"}:
+        return base64.b64decode(value["b64"])
+    return value
 
 
 def _rows(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:

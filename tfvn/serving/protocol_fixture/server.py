@@ -207,6 +207,8 @@ def _run_merged(
 
 
 def _foreign(array: np.ndarray, count: int) -> np.ndarray:
+    if array.dtype.kind == "O":
+        return np.full((count, *array.shape[1:]), b"of somebody else", object)
     generator = np.random.default_rng(count)
     values = generator.normal(size=(count, *array.shape[1:]))
     return (50 * values if array.dtype.kind in "iu" else values).astype(array.dtype)

@@ -1,0 +1,159 @@
+"""Labels and probabilities of classes, as metrics take them, and what they refuse."""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfvn.prediction.metrics.base import mask_of, refuse_unless, weights_of
+
+Tensor = Any
+
+# How far probabilities may be outside of [0, 1], and their sum from 1: a softmax of
+# TensorFlow's over 1,000 classes is off by up to 0.002 in float16, by 0.022 in bfloat16.
+_TOLERANCE = 0.01
+_TOLERANCE_OF_SUM = 0.03
+
+
+class Examples(NamedTuple):
+    """Examples in a row, whatever axes they came in.
+
+    Attributes:
+        labels: Integers `(count,)`, or `None` if there are no labels.
+        probabilities: `(count, num_classes)`, or `(count, num_samples, num_classes)`.
+        weights: `(count,)`, in float64. NaN for examples that would have been refused
+            if it were not for XLA, which cannot refuse.
+    """
+
+    labels: Tensor
+    probabilities: Tensor
+    weights: Tensor
+
+
+def examples_of(
+    y_true: Tensor,
+    y_pred: Tensor,
+    sample_weight: Tensor | None,
+    from_logits: bool,
+    of_draws: bool = False,
+) -> Examples:
+    """Returns examples that have been looked at.
+
+    Axes between the batch and the classes, as of time, are examples of their own. Those
+    that are masked, or have no weight, may be anything.
+
+    Args:
+        y_true: Labels, integers or one-hot; `None` for a metric that needs none.
+        y_pred: Predictions `(batch_size, ..., num_classes)`; the last axis may be 1, for
+            the second of two classes.
+        sample_weight: Weights, or `None`.
+        from_logits: Whether predictions are logits.
+        of_draws: Whether axis 1 of the predictions is that of draws.
+    """
+    mask = mask_of(y_pred)
+    y_pred = tf.convert_to_tensor(y_pred)
+    if y_pred.dtype != tf.float64:
+        y_pred = tf.cast(y_pred, tf.float32)
+    _check_shape(y_pred, of_draws)
+    if of_draws:
+        # Draws go where all examples can be put in a row.
+        rank = y_pred.shape.rank
+        y_pred = tf.transpose(y_pred, [0, *range(2, rank - 1), 1, rank - 1])
+    probabilities = _probabilities(y_pred, from_logits)
+    is_right = _are_probabilities(probabilities)
+    if of_draws:
+        is_right = tf.reduce_all(is_right, axis=-1)
+    weights = weights_of(sample_weight, mask, is_right)
+    is_ignored = weights == 0.0
+    checks = refuse_unless(
+        tf.reduce_all(is_right | is_ignored),
+        "Predictions must be probabilities, from 0 to 1 and with a sum of 1, or logits "
+        "with `from_logits=True`; the smallest and the largest are outside, not a number "
+        "or in sums of something else.",
+        tf.reduce_min(probabilities),
+        tf.reduce_max(probabilities),
+    )
+    labels = None
+    if y_true is not None:
+        num_classes = probabilities.shape[-1]
+        labels, is_label = _labels(y_true, is_right, num_classes)
+        checks += refuse_unless(
+            tf.reduce_all(is_label | is_ignored),
+            f"Labels must be integers from 0 to {num_classes - 1}, or one-hot.",
+            y_true,
+        )
+        labels = tf.reshape(labels, [-1])
+        is_right &= is_label
+    # Whatever the figures of an ignored example are, they must be numbers.
+    shape = tf.shape(probabilities)
+    is_shown = tf.reshape(is_right, [-1, *[1] * (2 if of_draws else 1)])
+    flat = tf.reshape(probabilities, [-1, *tf.unstack(shape[-2 if of_draws else -1 :])])
+    flat = tf.ensure_shape(flat, [None, *probabilities.shape[-2 if of_draws else -1 :]])
+    flat = tf.where(is_shown, tf.clip_by_value(flat, 0.0, 1.0), 1.0 / flat.shape[-1])
+    nan = tf.constant(float("nan"), tf.float64)
+    with tf.control_dependencies(checks):
+        weights = tf.where(is_right | is_ignored, weights, nan)
+    return Examples(labels, flat, tf.reshape(weights, [-1]))
+
+
+def _check_shape(y_pred: Tensor, of_draws: bool) -> None:
+    rank = y_pred.shape.rank
+    if rank is None or rank < 2 + of_draws or y_pred.shape[-1] is None:
+        form = (
+            "draws of shape (batch_size, num_samples, num_classes)"
+            if of_draws
+            else "probabilities of shape (batch_size, num_classes), or (batch_size, 1) "
+            "of the second of two classes"
+        )
+        raise ValueError(f"Predictions must be {form}. Received: y_pred={y_pred!r}")
+
+
+def _probabilities(y_pred: Tensor, from_logits: bool) -> Tensor:
+    """Returns the probability of each class, also for binary predictions."""
+    if y_pred.shape[-1] > 1:
+        return tf.nn.softmax(y_pred) if from_logits else y_pred
+    second = tf.sigmoid(y_pred) if from_logits else y_pred
+    return tf.concat([1.0 - second, second], axis=-1)
+
+
+def _are_probabilities(values: Tensor) -> Tensor:
+    """Returns where values along the last axis are probabilities; NaN are none."""
+    is_inside = (values >= -_TOLERANCE) & (values <= 1.0 + _TOLERANCE)
+    is_one = tf.abs(tf.reduce_sum(values, axis=-1) - 1.0) <= _TOLERANCE_OF_SUM
+    return tf.reduce_all(is_inside, axis=-1) & is_one
+
+
+def _labels(y_true: Tensor, like: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Returns labels as integers, and where they are labels at all."""
+    y_true = tf.convert_to_tensor(y_true)
+    rank = like.shape.rank
+    if not (
+        y_true.dtype.is_floating or y_true.dtype.is_integer or y_true.dtype.is_bool
+    ):
+        raise ValueError(
+            f"Labels must be numbers. Received: y_true of type {y_true.dtype.name}"
+        )
+    # Integers so large that this rounds them are labels of no class.
+    y_true = tf.cast(y_true, tf.float64)
+    is_hot = y_true.shape.rank == rank + 1 and y_true.shape[-1] == num_classes
+    if y_true.shape.rank == rank + 1 and y_true.shape[-1] == 1:
+        y_true = y_true[..., 0]
+    examples = y_true[..., 0] if is_hot else y_true
+    if not examples.shape.is_compatible_with(like.shape):
+        raise ValueError(
+            "Labels must be integers, one for each example, or one-hot for "
+            f"{num_classes} classes. Received: y_true of shape {tuple(y_true.shape)} for "
+            f"examples of shape {tuple(like.shape)}"
+        )
+    checks = refuse_unless(
+        tf.reduce_all(tf.shape(examples) == tf.shape(like)),
+        "There must be a label for each example.",
+        tf.shape(examples),
+    )
+    with tf.control_dependencies(checks):
+        y_true = tf.identity(y_true)
+    if is_hot:
+        is_label = tf.reduce_all((y_true == 0.0) | (y_true == 1.0), axis=-1)
+        is_label &= tf.reduce_sum(y_true, axis=-1) == 1.0
+        return tf.argmax(y_true, axis=-1, output_type=tf.int32), is_label
+    is_label = (y_true >= 0.0) & (y_true < num_classes) & (y_true == tf.floor(y_true))
+    return tf.cast(tf.where(is_label, y_true, 0.0), tf.int32), is_label

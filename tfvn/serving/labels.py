@@ -1,0 +1,79 @@
+"""The names of the classes of an export."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfvn.prediction import outputs
+
+Labels = Sequence[str] | Mapping[str, Sequence[str]]
+
+_WITH_CLASSES = (
+    outputs.LOGITS,
+    outputs.PROBABILITIES,
+    outputs.BINARY_LOGITS,
+    outputs.BINARY_PROBABILITIES,
+)
+
+
+def checked_labels(
+    labels: Any, kinds: list[str], draws: dict[str, tf.TensorSpec]
+) -> Labels | None:
+    """Returns labels as lists, if there are as many as each output has classes.
+
+    Args:
+        labels: What the user gave.
+        kinds: What each output is, or one kind for all of them.
+        draws: What the signature `samples` gives, in the order of the outputs.
+    """
+    if labels is None:
+        return None
+    # One kind may stand for all outputs.
+    kinds = kinds * len(draws) if len(kinds) == 1 else kinds
+    counts = {
+        name.removesuffix("samples").removesuffix("_"): _num_classes(spec, kind)
+        for (name, spec), kind in zip(draws.items(), kinds, strict=True)
+    }
+    if len(counts) == 1:
+        (count,) = counts.values()
+        return _list_of_labels(labels, count, "labels")
+    if not isinstance(labels, Mapping) or not set(labels) <= set(counts):
+        raise ValueError(
+            "Argument `labels` must be a dictionary of lists by the names of the outputs, "
+            f"{list(counts)}, for a model with several. Received: labels={labels!r}"
+        )
+    return {
+        name: _list_of_labels(value, counts[name], f"labels[{name!r}]")
+        for name, value in labels.items()
+    }
+
+
+def _list_of_labels(labels: Any, count: int | None, name: str) -> list[str]:
+    is_list = isinstance(labels, Sequence | np.ndarray) and not isinstance(
+        labels, str | bytes
+    )
+    if not is_list or not all(
+        isinstance(label, str) and "\n" not in label for label in labels
+    ):
+        raise ValueError(
+            f"Argument `{name}` must be a list of strings, of one line each. "
+            f"Received: {name}={labels!r}"
+        )
+    if count is not None and len(labels) != count:
+        expected = f"{count} names, one for each class" if count else "`None`"
+        raise ValueError(
+            f"Argument `{name}` must be {expected}, as the output has {count or 'no'} "
+            f"classes. Received: {name} of {len(labels)} names"
+        )
+    return [str(label) for label in labels]
+
+
+def _num_classes(draws: tf.TensorSpec, kind: str) -> int | None:
+    """Returns how many classes an output has, or `None` if that is not fixed."""
+    if kind not in _WITH_CLASSES:
+        return 0
+    size = 1 if draws.shape.rank == 2 else draws.shape[-1]
+    # The probability of the second of two.
+    return 2 if size == 1 else size

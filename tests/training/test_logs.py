@@ -142,3 +142,10 @@ def test_numbers_of_numpy():
     logs = model.fit(X, Y, verbose=0).history
     assert logs["kl_weight"] == [0.5]
     assert model._elbo.size == 64
+
+
+def test_a_summed_loss_is_warned_of():
+    model = sequential()
+    model.compile("sgd", keras.losses.MeanSquaredError(reduction="sum"))
+    with pytest.warns(UserWarning, match=r"counts too little.*reduction='sum'"):
+        model.fit(X, Y, verbose=0)

@@ -173,7 +173,7 @@ class TestPathGradient:
 
         class Overriding(tfvn.Model):
             def train_step(self, data):
-                x, y = data
+                x, y = data[:2]
                 with tf.GradientTape() as tape:
                     y_pred = self(x, training=True)
                     loss = self.compute_loss(x, y, y_pred)

@@ -107,10 +107,9 @@ class StochasticLayer(RandomWeightsLayer):
     def _terms(self, inputs: Tensor) -> tuple[list[Posterior], list[Term]]:
         """Returns the posteriors as they are now, and the summands of the output."""
         if isinstance(inputs, tf.SparseTensor):
-            raise ValueError(
-                f"`{type(self).__name__}` takes dense inputs; convert them with "
-                f"`tf.sparse.to_dense` first. Received: inputs={type(inputs).__name__}"
-            )
+            # Estimators square and flip their inputs, for which few ops are sparse.
+            dense = tf.sparse.to_dense(tf.sparse.reorder(inputs))
+            inputs = tf.ensure_shape(dense, inputs.shape)
         if not inputs.dtype.is_floating:
             inputs = tf.cast(inputs, self.compute_dtype)
         readings = self._read()

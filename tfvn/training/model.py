@@ -23,7 +23,7 @@ from tfvn.training import elbo, schedules, train_size
 from tfvn.training.callbacks.backup import BackupAndRestore
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
 from tfvn.training.group_optimizer import GroupOptimizer
-from tfvn.training.run import TrainingRun, set_modes
+from tfvn.training.run import TrainingRun, set_modes, warn_of_sums
 from tfvn.training.state import TrainingState
 from tfvn.validation import check_choice, check_count
 
@@ -187,6 +187,8 @@ class BayesianTraining(keras.Model):
         data = train_size.measure(x, batch_size, steps_per_epoch)
         has_kl = any(layer.has_kl for layer in weighted_layers(self))
         self._elbo.start(data, has_kl)
+        if has_kl:
+            warn_of_sums(self.loss)
         if data.are_arrays:
             train_size.warn_of_nan(x, y, sample_weight)
         x, are_arrays = data.x, data.are_arrays
@@ -212,7 +214,7 @@ class BayesianTraining(keras.Model):
             callbacks,
             validation_data=validation_data,
             # Keras warns that it does not shuffle the others.
-            shuffle=shuffle and (are_arrays or isinstance(x, keras.utils.PyDataset)),
+            shuffle=shuffle and (are_arrays or train_size.is_finite_py_dataset(x)),
             class_weight=class_weight,
             sample_weight=sample_weight,
             initial_epoch=initial_epoch,

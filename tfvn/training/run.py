@@ -91,3 +91,22 @@ def set_modes(callbacks: Iterable[Any]) -> None:
         if isinstance(monitor, str) and getattr(callback, "mode", None) == "auto":
             name = monitor.removeprefix("val_")
             callback.mode = _MODES.get(name, "auto")
+
+
+def warn_of_sums(loss: Any) -> None:
+    """Warns of losses that are summed over a batch, beside a KL that is divided by N.
+
+    Args:
+        loss: The `loss` of `compile`.
+    """
+    for part in keras.tree.flatten(loss):
+        reduction = getattr(part, "reduction", None)
+        if isinstance(part, keras.losses.Loss) and reduction == "sum":
+            warnings.warn(
+                "A loss that is summed over a batch is larger than that of an example by "
+                "the size of the batch, and the KL, which is divided by the number of "
+                "training examples, counts too little beside it; expected "
+                f"`reduction='sum_over_batch_size'`. Received: loss {part.name!r} with "
+                f"reduction={reduction!r}",
+                stacklevel=3,
+            )

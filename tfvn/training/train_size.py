@@ -66,6 +66,11 @@ def measure(
     return TrainingData(x, size, steps)
 
 
+def is_finite_py_dataset(x: Any) -> bool:
+    """Whether the data are batches that Keras can shuffle."""
+    return isinstance(x, keras.utils.PyDataset) and x.num_batches is not None
+
+
 def warn_of_nan(*arrays: Any) -> None:
     """Warns of training arrays with NaN in them.
 

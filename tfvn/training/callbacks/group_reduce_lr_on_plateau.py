@@ -145,6 +145,23 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         self._reset()
 
+    def get_state(self) -> dict[str, Any]:
+        """Returns where each group stands, for a backup."""
+        return {
+            group: [plateau.best, plateau.wait, plateau.cooldown]
+            for group, plateau in self._plateaus.items()
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on where a run that was interrupted stood.
+
+        Args:
+            state: What `get_state` returned.
+        """
+        for group, (best, wait, cooldown) in state.items():
+            plateau = self._plateaus[group]
+            plateau.best, plateau.wait, plateau.cooldown = best, wait, cooldown
+
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         logs = logs or {}
         for group, plateau in self._plateaus.items():

@@ -5,7 +5,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn.distributions import trainable
 from tfvn.distributions.serialization import register, remember
+from tfvn.validation import as_number
 
 
 @register
@@ -45,10 +47,10 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
         name: str = "SpikeAndSlab",
     ):
         parameters = dict(locals())
-        # A prior that is learned is made anew in every step, of tensors: they are not
-        # checked, because their values are not known when the step is traced.
+        # A prior that is learned is made anew in every step, of tensors whose values are
+        # not known when the step is traced.
         slab, spike, probability = (
-            None if tf.is_tensor(value) else float(tf.convert_to_tensor(value))
+            None if trainable.is_variable(value) else as_number(value)
             for value in (slab_scale, spike_scale, slab_probability)
         )
         if None not in (slab, spike) and not 0 <= spike < slab:

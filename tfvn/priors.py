@@ -19,8 +19,8 @@ from tfvn.distributions import (
     ExactHorseshoe,
     LogUniform,
     SpikeAndSlab,
+    trainable,
 )
-from tfvn.distributions import trainable
 from tfvn.distributions.serialization import deserialize, is_config, serialize
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors import Posterior

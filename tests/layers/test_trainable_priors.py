@@ -77,7 +77,9 @@ class TestGradients:
         variable = tf.Variable(0.6)
         self.check(FAMILIES[family](variable), variable, in_graph)
 
-    @pytest.mark.parametrize("prior", [tfd.Normal, tfd.Laplace], ids=lambda p: p.__name__)
+    @pytest.mark.parametrize(
+        "prior", [tfd.Normal, tfd.Laplace], ids=lambda p: p.__name__
+    )
     def test_monte_carlo_where_there_is_a_closed_form(self, prior):
         variable = tf.Variable(0.6)
         self.check(prior(0.1, variable), variable, kl_method="monte_carlo")
@@ -92,7 +94,10 @@ class TestGradients:
     def test_of_a_uniform_posterior(self):
         variable = tf.Variable(0.6)
         self.check(
-            tfd.Normal(0.1, variable), variable, layer=tfvn.VarianceDense, noise="uniform"
+            tfd.Normal(0.1, variable),
+            variable,
+            layer=tfvn.VarianceDense,
+            noise="uniform",
         )
 
     @staticmethod
@@ -234,7 +239,12 @@ class TestGroups:
         assert set(tfvn.variable_groups(plain)) == {"mean", "scale", "default"}
         assert set(plain.layers[0].variable_groups) == {"mean", "scale", "default"}
         model = make_model(tfd.Normal(0.0, tf.Variable(1.0)))
-        assert list(tfvn.variable_groups(model)) == ["mean", "scale", "prior", "default"]
+        assert list(tfvn.variable_groups(model)) == [
+            "mean",
+            "scale",
+            "prior",
+            "default",
+        ]
         assert "prior" in model.layers[0].variable_groups
         assert len(model.layers[0].variable_groups["default"]) == 1
 

@@ -194,7 +194,9 @@ def run(folder, data, other, backup_first, kill=None, make=None, **kwargs):
     model = (make or make_model)()
     model.run_eagerly = True
     backup = tfvn.callbacks.BackupAndRestore(folder)
-    callbacks = [backup, Report(), other()] if backup_first else [Report(), other(), backup]
+    callbacks = (
+        [backup, Report(), other()] if backup_first else [Report(), other(), backup]
+    )
     history = None
     if kill is None:
         history = model.fit(
@@ -357,7 +359,9 @@ def test_state_that_is_no_variable_of_the_model(data, tmp_path):
     first, _ = run(
         tmp_path / "a", data, OTHERS["turns"], backup_first=True, kill=3, make=make
     )
-    resumed, _ = run(tmp_path / "a", data, OTHERS["turns"], backup_first=True, make=make)
+    resumed, _ = run(
+        tmp_path / "a", data, OTHERS["turns"], backup_first=True, make=make
+    )
     assert int(resumed.batches.count.numpy()) == 7 * 2
     # In version 0.1 the optimizer alone counted.
     write_old_backup(tmp_path / "old" / "backup.npz", first, 3)

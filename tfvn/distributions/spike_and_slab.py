@@ -66,7 +66,9 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
             )
         super().__init__(
             tfd.Categorical(
-                probs=_pair(slab_probability, 1.0 - tf.convert_to_tensor(slab_probability))
+                probs=_pair(
+                    slab_probability, 1.0 - tf.convert_to_tensor(slab_probability)
+                )
             ),
             tfd.Normal(0.0, _pair(slab_scale, spike_scale)),
             name=name,

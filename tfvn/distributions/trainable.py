@@ -98,7 +98,9 @@ def check_is_learned(distribution: tfd.Distribution) -> None:
             log_prob = current(distribution).log_prob(tf.ones((), distribution.dtype))
         gradients = tape.gradient(log_prob, [v.value for v in trained])
         pairs = zip(gradients, trained, strict=True)
-        missing.extend(variable.name for gradient, variable in pairs if gradient is None)
+        missing.extend(
+            variable.name for gradient, variable in pairs if gradient is None
+        )
 
     tf.function(trace, autograph=False).get_concrete_function()
     if missing:
@@ -135,7 +137,9 @@ def is_variable(value: Any) -> bool:
 def _is_deferred(value: Any) -> bool:
     # A `TransformedVariable`: as TFP tells it from a distribution or a bijector.
     return (
-        isinstance(value, tf.Module) and hasattr(value, "dtype") and hasattr(value, "shape")
+        isinstance(value, tf.Module)
+        and hasattr(value, "dtype")
+        and hasattr(value, "shape")
     )
 
 

@@ -49,7 +49,9 @@ class AlternateGroups(Guard):
                 f"for each of {list(groups)}. Received: epochs={epochs!r}"
             )
         lengths = {
-            group: check_count(f"epochs[{group!r}]" if lengths is epochs else "epochs", n)
+            group: check_count(
+                f"epochs[{group!r}]" if lengths is epochs else "epochs", n
+            )
             for group, n in lengths.items()
         }
         self.epochs = epochs

@@ -196,7 +196,9 @@ class BackupAndRestore(keras.callbacks.Callback):
             variable.assign(value)
         if is_old:
             for count in counts:
-                count.assign(keras.ops.cast(self.model.optimizer.iterations, count.dtype))
+                count.assign(
+                    keras.ops.cast(self.model.optimizer.iterations, count.dtype)
+                )
 
 
 class _Last(keras.callbacks.Callback):

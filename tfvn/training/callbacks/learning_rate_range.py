@@ -62,9 +62,9 @@ class LearningRateRange(Guard):
         smoothing: float = 0.9,
     ):
         super().__init__()
-        self.start = check_number("start", start, above=0)
-        self.end = check_number("end", end, above=0)
-        if not self.start < self.end:
+        self.start = check_number("start", start)
+        self.end = check_number("end", end)
+        if not 0 < self.start < self.end:
             raise ValueError(
                 "Arguments `start` and `end` must be finite, with 0 < start < end. "
                 f"Received: start={start}, end={end}"

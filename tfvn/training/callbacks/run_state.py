@@ -133,7 +133,9 @@ def _has_state(callback: Any) -> bool:
 def _get_state(callback: Any) -> Any:
     if hasattr(callback, "get_state"):
         return callback.get_state()
-    return {name: getattr(callback, name) for name in _OF_KERAS if hasattr(callback, name)}
+    return {
+        name: getattr(callback, name) for name in _OF_KERAS if hasattr(callback, name)
+    }
 
 
 def _set_state(callback: Any, state: Any) -> None:

@@ -314,25 +314,27 @@ class TestGroups:
         assert float(scale) == 3.0
 
 
-class TestSaving:
-    PRIORS = {
-        "tf": lambda: tfd.Normal(0.0, tf.Variable(1.0)),
-        "keras": lambda: tfd.Laplace(0.0, keras.Variable(1.0)),
-        "transformed": lambda: tfd.Normal(
-            0.0,
-            tfp.util.TransformedVariable(
-                1.0, tfb.Chain([tfb.Shift(1e-3), tfb.Scale(2.0), tfb.Softplus()])
-            ),
+# Each of a kind of variable.
+PRIORS = {
+    "tf": lambda: tfd.Normal(0.0, tf.Variable(1.0)),
+    "keras": lambda: tfd.Laplace(0.0, keras.Variable(1.0)),
+    "transformed": lambda: tfd.Normal(
+        0.0,
+        tfp.util.TransformedVariable(
+            1.0, tfb.Chain([tfb.Shift(1e-3), tfb.Scale(2.0), tfb.Softplus()])
         ),
-        "nested": lambda: tfd.MixtureSameFamily(
-            tfd.Categorical(logits=tf.Variable([0.0, 1.0])),
-            tfd.Normal(0.0, tf.Variable([0.1, 1.0])),
-        ),
-    }
+    ),
+    "nested": lambda: tfd.MixtureSameFamily(
+        tfd.Categorical(logits=tf.Variable([0.0, 1.0])),
+        tfd.Normal(0.0, tf.Variable([0.1, 1.0])),
+    ),
+}
 
+
+class TestSaving:
     @pytest.mark.parametrize("kind", PRIORS)
     def test_round_trip(self, kind, tmp_path):
-        model = make_model(self.PRIORS[kind]())
+        model = make_model(PRIORS[kind]())
         model.fit(X, Y, epochs=2, verbose=0)
         model.save(tmp_path / "model.keras")
         loaded = keras.models.load_model(tmp_path / "model.keras")
@@ -358,7 +360,7 @@ class TestSaving:
             np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-2, atol=1e-3)
 
     def test_two_loads_share_nothing(self, tmp_path):
-        model = make_model(self.PRIORS["tf"]())
+        model = make_model(PRIORS["tf"]())
         model.save(tmp_path / "model.keras")
         first, second = (
             keras.models.load_model(tmp_path / "model.keras", compile=False)
@@ -391,7 +393,7 @@ class TestSaving:
     def test_config_is_plain_and_stable(self):
         import json
 
-        layer = tfvn.MeanFieldDense(2, prior=self.PRIORS["transformed"]())
+        layer = tfvn.MeanFieldDense(2, prior=PRIORS["transformed"]())
         config = layer.get_config()
         again = tfvn.MeanFieldDense.from_config(json.loads(json.dumps(config)))
         assert again.get_config() == config

@@ -218,10 +218,8 @@ def run(folder, data, other, backup_first, kill=None, make=None, **kwargs):
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("backup_first", [True, False], ids=["first", "last"])
-def test_other_callbacks_go_on_where_they_were(
-    data, tmp_path, other, backup_first, kill=3
-):
-    other = OTHERS[other]
+def test_other_callbacks_go_on_where_they_were(data, tmp_path, other, backup_first):
+    other, kill = OTHERS[other], 3
     whole, _ = run(tmp_path / "whole", data, other, backup_first)
     run(tmp_path / "parts", data, other, backup_first, kill)
     resumed, history = run(tmp_path / "parts", data, other, backup_first)

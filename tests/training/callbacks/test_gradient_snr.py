@@ -24,7 +24,7 @@ class SlopeOfScale(tfvn.Sequential):
     def compute_loss(self, x=None, y=None, y_pred=None, *args, **kwargs):
         (scale,) = self.layers[0].variable_groups["scale"]
         loss = tf.reduce_sum(scale.value * tf.reduce_mean(x, axis=0)[:, None])
-        return self.slope * loss + 0.0 * tf.reduce_sum(y_pred)
+        return self.slope * loss + 0.0 * tf.cast(tf.reduce_sum(y_pred), tf.float32)
 
 
 class Applies(SlopeOfScale):

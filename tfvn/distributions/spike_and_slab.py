@@ -53,7 +53,7 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
             None if trainable.is_variable(value) else as_number(value)
             for value in (slab_scale, spike_scale, slab_probability)
         )
-        if None not in (slab, spike) and not 0 <= spike < slab:
+        if slab is not None and spike is not None and not 0 <= spike < slab:
             raise ValueError(
                 "The scales of a `SpikeAndSlab` must be positive, that of the spike the "
                 "smaller one or 0 for an atom. "

@@ -49,7 +49,7 @@ def variables(distribution: tfd.Distribution) -> list[keras.Variable]:
 
     def note(value: Any) -> Any:
         if isinstance(value, tf.Variable):
-            parts = (value,)
+            parts: Any = (value,)
         else:
             parts = value.variables if isinstance(value, tf.Module) else ()
         for variable in parts:

@@ -19,7 +19,7 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_integers_are_as_good_as_floats(name, policy):
     make, shape = LAYERS[name]
-    layer = make(seed=np.int64(1), dtype=policy)
+    layer = make(seed=1, dtype=policy)
     values = np.random.default_rng(0).integers(0, 2, shape)
     layer(values.astype("float32"))
     generator = getattr(layer, "cell", layer).seed_generator

@@ -108,7 +108,7 @@ def _check_noise_shape(noise_shape: Any) -> tuple[int | None, ...] | None:
     if noise_shape is None:
         return None
     sizes = noise_shape if isinstance(noise_shape, list | tuple) else ["no sequence"]
-    numbers = [None if size is None else as_number(size) for size in sizes]
+    numbers: list[Any] = [None if size is None else as_number(size) for size in sizes]
     is_shape = all(
         size is None or (isinstance(number, int) and number > 0)
         for size, number in zip(sizes, numbers, strict=True)

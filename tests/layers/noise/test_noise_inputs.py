@@ -19,7 +19,8 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_integers_are_as_good_as_floats(name, policy):
     make, shape = LAYERS[name]
-    layer = make(seed=1, dtype=policy)
+    keras.config.set_dtype_policy(policy)
+    layer = make(seed=1)
     values = np.random.default_rng(0).integers(0, 2, shape)
     layer(values.astype("float32"))
     generator = getattr(layer, "cell", layer).seed_generator

@@ -227,8 +227,9 @@ def _total_normal(q: tfd.Normal, p: tfd.Normal) -> Tensor:
 
 
 def _minus(x: Tensor, y: Tensor) -> Tensor:
-    # Most priors have a mean of zero, which needs no pass over the weights.
-    known = tf.get_static_value(y)
+    # Most priors have a mean of zero, which needs no pass over the weights. Outside of a
+    # graph every value is known, also that of a mean that is learned and only now zero.
+    known = None if tf.executing_eagerly() else tf.get_static_value(y)
     return x if known is not None and not np.any(known) else x - y
 
 

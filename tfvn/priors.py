@@ -1,7 +1,8 @@
 """What a posterior is measured against: aliases, checks, and the row in the table.
 
 A prior is a `tfd.Distribution` over one weight, or a batch of them that broadcasts to
-the kernel. An alias stands for one that is made for the kernel at hand.
+the kernel. An alias stands for one that is made for the kernel at hand. A prior with
+variables in it is learned with the posterior: empirical Bayes.
 """
 
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from tfvn.distributions import (
     ExactHorseshoe,
     LogUniform,
     SpikeAndSlab,
+    trainable,
 )
 from tfvn.distributions.serialization import deserialize, is_config, serialize
 from tfvn.kernel import KernelSpec
@@ -106,7 +108,9 @@ def get(identifier: Any) -> Any:
     """Checks what a user passed as `prior`, and reads it from a config."""
     if is_config(identifier):
         return deserialize(identifier)
-    if identifier is None or isinstance(identifier, tfd.Distribution):
+    if isinstance(identifier, tfd.Distribution):
+        return trainable.with_tf_variables(identifier)
+    if identifier is None:
         return identifier
     if isinstance(identifier, str) and identifier in (AUTO, *_BUILDERS):
         return identifier
@@ -149,6 +153,9 @@ def make(prior: Any, spec: KernelSpec) -> tfd.Distribution | None:
             prior = _BUILDERS[prior](spec)
         if prior is not None:
             _check(prior, spec)
+    if prior is not None:
+        trainable.check_strategy(prior)
+        trainable.check_is_learned(prior)
     return prior
 
 
@@ -177,8 +184,9 @@ def _check(prior: tfd.Distribution, spec: KernelSpec) -> None:
             f"{spec.shape}. Received: prior.batch_shape={tuple(prior.batch_shape)}"
         )
     scale = prior.parameters.get("scale")
-    if scale is not None and not np.all(np.asarray(scale) > 0):
+    # What a `TransformedVariable` stands for, too.
+    scale = None if scale is None else np.asarray(tf.convert_to_tensor(scale))
+    if scale is not None and not np.all(scale > 0):
         raise ValueError(
-            "The scale of a prior must be positive. "
-            f"Received: scale={np.asarray(scale).tolist()}"
+            f"The scale of a prior must be positive. Received: scale={scale.tolist()}"
         )

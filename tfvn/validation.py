@@ -70,7 +70,7 @@ def check_number(
     >>> check_number("factor", np.float32(0.5), above=0, below=1)
     0.5
     """
-    bounds = (
+    bounds: Any = (
         (least, "of at least", operator.ge),
         (above, "greater than", operator.gt),
         (most, "of at most", operator.le),

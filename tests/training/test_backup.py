@@ -1,5 +1,6 @@
 """A run that is killed goes on to the same weights as one that is not."""
 
+import json
 import os
 import pathlib
 import random
@@ -122,6 +123,250 @@ def test_interrupted(data, tmp_path):
     for one, other in zip(weights(whole), weights(second), strict=True):
         np.testing.assert_array_equal(one, other)
     assert not (tmp_path / "parts" / "backup.npz").exists()
+
+
+class Report(keras.callbacks.Callback):
+    """A metric that is best in the second epoch."""
+
+    VALUES = (3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0)
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["figure"] = self.VALUES[epoch]
+
+
+class Countdown(keras.callbacks.Callback):
+    """Somebody's own: from its third epoch on, it halves the rate of the scales."""
+
+    def on_train_begin(self, logs=None):
+        self.seen = np.zeros(())
+        of_scales(self.model).learning_rate = 0.1
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen = self.seen + 1
+        if self.seen > 2:
+            optimizer = of_scales(self.model)
+            optimizer.learning_rate = optimizer.learning_rate.numpy() / 2
+
+    def get_state(self):
+        return {"seen": self.seen, "more": [None, {"text": "a"}]}
+
+    def set_state(self, state):
+        assert state["more"] == [None, {"text": "a"}]
+        self.seen = state["seen"]
+
+
+def of_scales(model):
+    return model.optimizer.groups["scale"]
+
+
+MONITOR = {"monitor": "figure", "mode": "min"}
+OTHERS = {
+    "group_plateau": lambda: tfvn.callbacks.GroupReduceLROnPlateau(
+        {"mean": "figure", "scale": "figure"}, patience=3, cooldown=1, mode="min"
+    ),
+    "plateau": lambda: keras.callbacks.ReduceLROnPlateau(patience=3, **MONITOR),
+    "early_stopping": lambda: keras.callbacks.EarlyStopping(
+        patience=3, restore_best_weights=True, **MONITOR
+    ),
+    "turns": lambda: tfvn.callbacks.AlternateGroups({"mean": 1, "scale": 2}),
+    "own": Countdown,
+}
+
+
+class Kill(keras.callbacks.Callback):
+    """Ends a run when an epoch begins, or when training ends."""
+
+    def __init__(self, epoch):
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == self.epoch:
+            raise KeyboardInterrupt
+
+    def on_train_end(self, logs=None):
+        if self.epoch == "end":
+            raise KeyboardInterrupt
+
+
+def run(folder, data, other, backup_first, kill=None, make=None, **kwargs):
+    """Returns the model and the history of a run, which may be killed."""
+    model = (make or make_model)()
+    model.run_eagerly = True
+    backup = tfvn.callbacks.BackupAndRestore(folder)
+    callbacks = (
+        [backup, Report(), other()] if backup_first else [Report(), other(), backup]
+    )
+    history = None
+    if kill is None:
+        history = model.fit(
+            *data, batch_size=16, epochs=7, callbacks=callbacks, verbose=0, **kwargs
+        )
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(
+                *data,
+                batch_size=16,
+                epochs=7,
+                callbacks=[Kill(kill), *callbacks],
+                verbose=0,
+                **kwargs,
+            )
+    return model, history
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("backup_first", [True, False], ids=["first", "last"])
+def test_other_callbacks_go_on_where_they_were(data, tmp_path, other, backup_first):
+    other, kill = OTHERS[other], 3
+    whole, _ = run(tmp_path / "whole", data, other, backup_first)
+    run(tmp_path / "parts", data, other, backup_first, kill)
+    resumed, history = run(tmp_path / "parts", data, other, backup_first)
+    assert history.epoch[0] == kill
+    for one, other in zip(weights(whole), weights(resumed), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not (tmp_path / "parts" / "backup.npz").exists()
+
+
+def test_rate_that_depends_on_the_rate_before(data, tmp_path):
+    def make():
+        keras.utils.set_random_seed(1)
+        model = tfvn.Sequential([keras.Input((3,)), tfvn.MeanFieldDense(3)])
+        model.compile(keras.optimizers.Adam(0.1), "mse")
+        return model
+
+    def halve():
+        return keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
+
+    # After the scheduler, where a backup at the beginning of an epoch would come too late.
+    whole, _ = run(tmp_path / "whole", data, halve, backup_first=False, make=make)
+    run(tmp_path / "parts", data, halve, backup_first=False, kill=3, make=make)
+    resumed, _ = run(tmp_path / "parts", data, halve, backup_first=False, make=make)
+    assert float(resumed.optimizer.learning_rate.numpy()) == np.float32(0.1 / 2**7)
+    for one, other in zip(weights(whole), weights(resumed), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_run_that_was_stopped_is_over(data, tmp_path):
+    """It is killed after the epoch in which it stopped, before the best weights are back."""
+    stop = OTHERS["early_stopping"]
+    whole, history = run(tmp_path / "whole", data, stop, backup_first=True)
+    assert history.epoch == [0, 1, 2, 3, 4]
+    run(tmp_path / "parts", data, stop, backup_first=True, kill="end")
+    resumed, history = run(tmp_path / "parts", data, stop, backup_first=True)
+    assert history.epoch == []
+    for one, other in zip(weights(whole), weights(resumed), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_model_checkpoint_keeps_the_best(data, tmp_path):
+    best = tmp_path / "best.weights.h5"
+
+    def checkpoint():
+        return keras.callbacks.ModelCheckpoint(
+            best, save_best_only=True, save_weights_only=True, **MONITOR
+        )
+
+    run(tmp_path / "parts", data, checkpoint, backup_first=True, kill=3)
+    written = best.read_bytes()
+    run(tmp_path / "parts", data, checkpoint, backup_first=True)
+    # No later epoch is better than the second.
+    assert best.read_bytes() == written
+
+
+def test_in_a_keras_model(data, tmp_path):
+    def make():
+        keras.utils.set_random_seed(1)
+        layer = tfvn.MeanFieldDense(3, kl_weight=0.1)
+        model = keras.Sequential([keras.Input((3,)), layer])
+        model.compile(keras.optimizers.Adam(0.1), "mse")
+        return model
+
+    options = {"make": make, "shuffle": False}
+    plateau = OTHERS["plateau"]
+    whole, _ = run(tmp_path / "whole", data, plateau, backup_first=True, **options)
+    run(tmp_path / "parts", data, plateau, backup_first=True, kill=3, **options)
+    resumed, _ = run(tmp_path / "parts", data, plateau, backup_first=True, **options)
+    for one, other in zip(weights(whole), weights(resumed), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_next_fit_starts_at_its_first_epoch(data, tmp_path):
+    run(tmp_path, data, OTHERS["turns"], backup_first=True, kill=2)
+    model, _ = run(tmp_path, data, OTHERS["turns"], backup_first=True, kill=4)
+    history = model.fit(*data, epochs=1, verbose=0)
+    assert history.epoch == [0]
+
+
+def test_other_callbacks_than_in_the_backup(data, tmp_path):
+    run(tmp_path, data, OTHERS["plateau"], backup_first=True, kill=2)
+    with pytest.warns(UserWarning, match="EarlyStopping 1', 'ReduceLROnPlateau 1'"):
+        run(tmp_path, data, OTHERS["early_stopping"], backup_first=True)
+
+
+def write_old_backup(path, model, epoch):
+    """Writes what version 0.1 wrote: variables, and nothing of the callbacks."""
+    variables = [*model.variables, *model.optimizer.variables]
+    arrays = {str(i): v.numpy() for i, v in enumerate(variables)}
+    names = json.dumps([v.path for v in variables])
+    path.parent.mkdir()
+    np.savez(path, epoch=epoch, names=names, **arrays)
+
+
+def test_backup_of_version_0_1(data, tmp_path):
+    first, _ = run(tmp_path / "new", data, OTHERS["turns"], backup_first=True, kill=3)
+    write_old_backup(tmp_path / "old" / "backup.npz", first, 3)
+    resumed, history = run(tmp_path / "old", data, OTHERS["turns"], backup_first=True)
+    assert history.epoch == [3, 4, 5, 6]
+    whole, _ = run(tmp_path / "whole", data, OTHERS["turns"], backup_first=True)
+    for one, other in zip(weights(whole), weights(resumed), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+class Counting(tfvn.Sequential):
+    """A model that counts the batches it was trained on, in a variable of its own."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.batches = CountOfBatches()
+
+    @property
+    def training_state_variables(self):
+        return [self.batches.count]
+
+    def train_step(self, data):
+        self.batches.count.assign_add(1)
+        return super().train_step(data)
+
+
+class CountOfBatches:
+    """Holds a variable that Keras does not see."""
+
+    def __init__(self):
+        self.count = keras.Variable(0, dtype="int64", trainable=False)
+
+
+def test_state_that_is_no_variable_of_the_model(data, tmp_path):
+    def make():
+        keras.utils.set_random_seed(1)
+        model = Counting([keras.Input((3,)), tfvn.MeanFieldDense(3)])
+        model.compile({"mean": "adam", "scale": "adam"}, "mse")
+        return model
+
+    first, _ = run(
+        tmp_path / "a", data, OTHERS["turns"], backup_first=True, kill=3, make=make
+    )
+    resumed, _ = run(
+        tmp_path / "a", data, OTHERS["turns"], backup_first=True, make=make
+    )
+    assert int(resumed.batches.count.numpy()) == 7 * 2
+    # In version 0.1 the optimizer alone counted.
+    write_old_backup(tmp_path / "old" / "backup.npz", first, 3)
+    resumed, _ = run(
+        tmp_path / "old", data, OTHERS["turns"], backup_first=True, make=make
+    )
+    assert int(resumed.batches.count.numpy()) == 7 * 2
 
 
 def test_half_written_backup_is_not_loaded(data, tmp_path):

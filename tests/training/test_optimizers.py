@@ -209,7 +209,7 @@ class TestEvery:
         (YellowFin, {"learning_rate": -1.0}, "`learning_rate` must"),
         (YellowFin, {"momentum": 1}, r"`momentum` must be a number in \[0, 1\)"),
         (YellowFin, {"beta": 0}, r"`beta` must be a number in \(0, 1\)"),
-        (YellowFin, {"curvature_window": 0}, "`curvature_window` must be a positive"),
+        (YellowFin, {"curvature_window": 0}, "`curvature_window` must be an integer"),
         (YellowFin, {"curvature_window": 2.0}, r".* integer. Received: .*=2.0"),
     ],
 )

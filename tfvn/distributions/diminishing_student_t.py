@@ -5,6 +5,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn.distributions import trainable
 from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.serialization import register
 
@@ -42,6 +43,12 @@ class DiminishingStudentT(Scalar, tfd.Distribution):
         name: str = "DiminishingStudentT",
     ):
         parameters = dict(locals())
+        if trainable.is_variable(df):
+            raise ValueError(
+                "The degrees of freedom of a `DiminishingStudentT` can't be learned, "
+                "because its density lacks the normaliser that depends on them; use a "
+                f"`tfd.StudentT`. Received: df={df}"
+            )
         if not df > 0:
             raise ValueError(f"Argument `df` must be positive. Received: df={df}")
         self.df = df

@@ -8,6 +8,7 @@ import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
 from tfvn import random
+from tfvn.distributions import trainable
 from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.scale_mixture import ScaleMixture
 from tfvn.distributions.serialization import register
@@ -60,6 +61,12 @@ class GeneralizedHyperbolic(Scalar, tfd.Distribution):
         name: str = "GeneralizedHyperbolic",
     ):
         parameters = dict(locals())
+        if trainable.is_variable(concentration):
+            raise ValueError(
+                "The concentration of a `GeneralizedHyperbolic` can't be learned, because "
+                "the Bessel function has no gradient with respect to its index; make it a "
+                f"number. Received: concentration={concentration}"
+            )
         self.scale = tf.convert_to_tensor(scale)
         self.concentration = tf.convert_to_tensor(concentration, self.scale.dtype)
         super().__init__(

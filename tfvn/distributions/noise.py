@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
@@ -20,6 +19,7 @@ from tfvn.distributions.rayleigh import Rayleigh
 from tfvn.distributions.scale_mixture import ScaleMixture, is_density
 from tfvn.distributions.serialization import deserialize, is_config
 from tfvn.distributions.spike_and_slab import SpikeAndSlab
+from tfvn.validation import as_number
 
 Tensor = Any
 Builder = Callable[..., tfd.Distribution]
@@ -280,9 +280,9 @@ def inverse_square_moments(law: tfd.Distribution) -> tuple[float, float]:
 
 
 def _positive(name: str, value: Any) -> float:
-    is_number = isinstance(value, int | float | np.number)
-    if not is_number or not 0 < value < math.inf:
+    number = as_number(value)
+    if number is None or not 0 < number < math.inf:
         raise ValueError(
             f"Argument `{name}` must be a positive number. Received: {name}={value!r}"
         )
-    return float(value)
+    return float(number)

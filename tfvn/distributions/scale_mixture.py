@@ -8,6 +8,7 @@ import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
 from tfvn import random
+from tfvn.distributions import trainable
 from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.serialization import register
 
@@ -66,6 +67,12 @@ class ScaleMixture(Scalar, tfd.Distribution):
             raise ValueError(
                 "The noise of a `ScaleMixture` must be one law of one number, with a "
                 f"density. Received: noise={noise}"
+            )
+        if trainable.variables(noise):
+            raise ValueError(
+                "The noise of a `ScaleMixture` is integrated over once, and can't be "
+                "learned; make its parameters numbers. "
+                f"Received: noise={noise} with variables"
             )
         self.noise = noise
         self.scale = tf.convert_to_tensor(scale, noise.dtype)

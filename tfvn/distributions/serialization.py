@@ -1,8 +1,9 @@
 """Priors inside a Keras config: `tfd.Distribution` objects as plain data.
 
 A distribution is saved as its class and the parameters it was made from, so that
-every TFP distribution of numbers, arrays and other distributions can be a prior of
-a layer that is saved and loaded.
+every TFP distribution of numbers, arrays, variables and other distributions can be a
+prior of a layer that is saved and loaded. A variable comes back as a variable, with the
+value that it had.
 """
 
 import inspect
@@ -10,6 +11,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
+
+# Where Keras keeps, for as long as a model is saved or loaded, which objects are shared
+# by its layers.
+from keras.src.backend.common import global_state
+from keras.src.saving import serialization_lib
+from tensorflow_probability import bijectors as tfb
 from tensorflow_probability import distributions as tfd
 
 _CUSTOM: dict[str, type] = {}
@@ -59,16 +67,7 @@ def serialize(distribution: Any) -> dict[str, Any]:
             "`tfvn.distributions.register` so that it can. "
             f"Received: distribution={distribution}"
         )
-    # Of `__init__`: some of TFP's classes have a `__new__` that takes anything.
-    accepted = inspect.signature(cls.__init__).parameters
-    return {
-        "distribution": name,
-        "parameters": {
-            key: _to_data(value, f"`{key}` of `{name}`")
-            for key, value in distribution.parameters.items()
-            if key in accepted and key not in _INCIDENTAL and value is not None
-        },
-    }
+    return {"distribution": name, "parameters": _parameters(distribution)}
 
 
 def deserialize(config: dict[str, Any]) -> tfd.Distribution:
@@ -80,8 +79,7 @@ def deserialize(config: dict[str, Any]) -> tfd.Distribution:
             "your own, import the module that registers it with "
             f"`tfvn.distributions.register`. Received: config={config}"
         )
-    parameters = config["parameters"]
-    return cls(**{key: _from_data(value) for key, value in parameters.items()})
+    return cls(**_arguments(config))
 
 
 def is_config(value: Any) -> bool:
@@ -93,13 +91,37 @@ def _find(name: str) -> Any:
     return _CUSTOM.get(name) or getattr(tfd, name, None)
 
 
+def _parameters(part: Any) -> dict[str, Any]:
+    """Returns what a distribution or a bijector was made from, as plain data."""
+    cls: Any = part.__class__
+    # Of `__init__`: some of TFP's classes have a `__new__` that takes anything.
+    accepted = inspect.signature(cls.__init__).parameters
+    return {
+        key: _to_data(value, f"`{key}` of `{cls.__name__}`")
+        for key, value in part.parameters.items()
+        if key in accepted and key not in _INCIDENTAL and value is not None
+    }
+
+
+def _arguments(config: dict[str, Any]) -> dict[str, Any]:
+    return {key: _from_data(value) for key, value in config["parameters"].items()}
+
+
 def _to_data(value: Any, where: str) -> Any:
     if isinstance(value, tfd.Distribution):
         return serialize(value)
+    if isinstance(value, tf.Variable):
+        return _variable_to_data(value)
+    if isinstance(value, tfp.util.TransformedVariable):
+        return {
+            "transformed": _variable_to_data(value.pretransformed_input),
+            "bijector": _to_data(value.bijector, where),
+        }
+    if isinstance(value, tfb.Bijector) and _is_of_tfb(value):
+        return {"bijector": type(value).__name__, "parameters": _parameters(value)}
     # Before the plain numbers, of which a NumPy scalar may be one.
-    if tf.is_tensor(value) or isinstance(value, tf.Variable | np.ndarray | np.generic):
-        array = np.asarray(value)
-        return {"array": array.tolist(), "dtype": array.dtype.name}
+    if tf.is_tensor(value) or isinstance(value, np.ndarray | np.generic):
+        return _array_to_data(value)
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tf.DType):
@@ -107,19 +129,70 @@ def _to_data(value: Any, where: str) -> Any:
     if isinstance(value, list | tuple):
         return [_to_data(item, where) for item in value]
     raise ValueError(
-        f"A prior is saved as numbers, arrays and distributions, but {where} is none "
+        f"A prior is saved as numbers, arrays, variables and distributions, but {where} is none "
         "of them; give the prior other parameters or leave the layer unsaved. "
         f"Received: {value!r}"
     )
 
 
+def _array_to_data(value: Any) -> dict[str, Any]:
+    array = np.asarray(value)
+    return {"array": array.tolist(), "dtype": array.dtype.name}
+
+
+def _array_from_data(data: dict[str, Any]) -> np.ndarray:
+    return np.array(data["array"], dtype=data["dtype"])
+
+
+def _is_of_tfb(bijector: tfb.Bijector) -> bool:
+    return getattr(tfb, type(bijector).__name__, None) is type(bijector)
+
+
+def _variable_to_data(variable: tf.Variable) -> dict[str, Any]:
+    data = {
+        "variable": _array_to_data(tf.convert_to_tensor(variable)),
+        "trainable": variable.trainable,
+        "name": variable.name.partition(":")[0],
+    }
+    if global_state.get_global_attribute("shared_objects/id_to_config_map") is not None:
+        # A model is being saved, in which other layers may have the same variable.
+        data["shared_object_id"] = id(variable)
+    return data
+
+
+def _variable_from_data(data: dict[str, Any]) -> tf.Variable:
+    shared = data.get("shared_object_id")
+    variable = None if shared is None else serialization_lib.get_shared_object(shared)
+    if variable is None:
+        # Outside of the graph, if one is being traced.
+        with tf.init_scope():
+            variable = tf.Variable(
+                _array_from_data(data["variable"]),
+                trainable=data["trainable"],
+                name=data["name"],
+            )
+        if shared is not None:
+            serialization_lib.record_object_after_deserialization(variable, shared)
+    return variable
+
+
 def _from_data(value: Any) -> Any:
     if is_config(value):
         return deserialize(value)
+    if isinstance(value, dict) and "variable" in value:
+        return _variable_from_data(value)
+    if isinstance(value, dict) and "transformed" in value:
+        return tfp.util.TransformedVariable(
+            None,
+            _from_data(value["bijector"]),
+            pretransformed_input=_variable_from_data(value["transformed"]),
+        )
+    if isinstance(value, dict) and "bijector" in value:
+        return getattr(tfb, value["bijector"])(**_arguments(value))
     if isinstance(value, dict) and set(value) == {"dtype"}:
         return tf.as_dtype(value["dtype"])
     if isinstance(value, dict):
-        return np.array(value["array"], dtype=value["dtype"])
+        return _array_from_data(value)
     if isinstance(value, list):
         return [_from_data(item) for item in value]
     return value

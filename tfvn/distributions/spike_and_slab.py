@@ -2,11 +2,12 @@
 
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn.distributions import trainable
 from tfvn.distributions.serialization import register, remember
+from tfvn.validation import as_number
 
 
 @register
@@ -21,7 +22,8 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
     Args:
         slab_scale: Standard deviation of the slab.
         spike_scale: Standard deviation of the spike, smaller, or 0 for an atom.
-        slab_probability: Probability of the slab.
+        slab_probability: Probability of the slab. This and the scales are numbers or,
+            in a prior that is learned, variables.
         name: Name of the distribution.
 
     Example:
@@ -39,31 +41,41 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
 
     def __init__(
         self,
-        slab_scale: float,
-        spike_scale: float,
-        slab_probability: float = 0.5,
+        slab_scale: Any,
+        spike_scale: Any,
+        slab_probability: Any = 0.5,
         name: str = "SpikeAndSlab",
     ):
         parameters = dict(locals())
-        if not 0 <= spike_scale < slab_scale:
+        # A prior that is learned is made anew in every step, of tensors whose values are
+        # not known when the step is traced.
+        slab, spike, probability = (
+            None if trainable.is_variable(value) else as_number(value)
+            for value in (slab_scale, spike_scale, slab_probability)
+        )
+        if slab is not None and spike is not None and not 0 <= spike < slab:
             raise ValueError(
                 "The scales of a `SpikeAndSlab` must be positive, that of the spike the "
                 "smaller one or 0 for an atom. "
-                f"Received: slab_scale={slab_scale} and spike_scale={spike_scale}"
+                f"Received: slab_scale={slab} and spike_scale={spike}"
             )
-        if not 0 < slab_probability < 1:
+        if probability is not None and not 0 < probability < 1:
             raise ValueError(
                 "Argument `slab_probability` must be between 0 and 1. "
                 f"Received: slab_probability={slab_probability}"
             )
         super().__init__(
-            tfd.Categorical(probs=[slab_probability, 1.0 - slab_probability]),
-            tfd.Normal(0.0, tf.constant([slab_scale, spike_scale], tf.float32)),
+            tfd.Categorical(
+                probs=_pair(
+                    slab_probability, 1.0 - tf.convert_to_tensor(slab_probability)
+                )
+            ),
+            tfd.Normal(0.0, _pair(slab_scale, spike_scale)),
             name=name,
         )
         remember(self, parameters)
-        self._has_atom = spike_scale == 0
-        self._slab = tfd.Normal(0.0, tf.constant(slab_scale, tf.float32))
+        self._has_atom = spike == 0
+        self._slab = tfd.Normal(0.0, tf.cast(slab_scale, tf.float32))
         self._slab_probability = slab_probability
 
     @classmethod
@@ -75,13 +87,16 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
     def _log_prob(self, x: Any) -> Any:
         if not self._has_atom:
             return super()._log_prob(x)
-        slab = self._slab.log_prob(x) + np.log(self._slab_probability)
-        return tf.where(
-            x == 0, tf.cast(np.log1p(-self._slab_probability), x.dtype), slab
-        )
+        probability = tf.cast(self._slab_probability, x.dtype)
+        slab = self._slab.log_prob(x) + tf.math.log(probability)
+        return tf.where(x == 0, tf.math.log1p(-probability), slab)
 
     def _log_cdf(self, x: Any) -> Any:
         if not self._has_atom:
             return super()._log_cdf(x)
         atom = tf.cast(x >= 0, x.dtype) * (1.0 - self._slab_probability)
         return tf.math.log(self._slab_probability * self._slab.cdf(x) + atom)
+
+
+def _pair(first: Any, second: Any) -> Any:
+    return tf.stack([tf.cast(first, tf.float32), tf.cast(second, tf.float32)])

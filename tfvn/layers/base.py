@@ -67,6 +67,7 @@ class StochasticLayer(RandomWeightsLayer):
             self.add_weight, spec, **self._options(self.kernel_argument)
         )
         self.bias = self._build_bias(self.bias_shape, spec)
+        self._add_prior_variables()
         self.built = True
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from tfvn import kl, posteriors, priors, support
+from tfvn.distributions import trainable
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors import Posterior
 
@@ -32,6 +33,11 @@ class RandomWeight:
         self.posterior: Posterior = posteriors.get(posterior).clone()
         self.prior = priors.resolve(prior, self.posterior)
         self.is_estimated = self._choose(kl_method) == "monte_carlo"
+
+    @property
+    def prior_variables(self) -> list[keras.Variable]:
+        """The variables of the prior, which are learned through the KL."""
+        return trainable.variables(self.prior_distribution)
 
     @property
     def has_constant_kl(self) -> bool:
@@ -91,7 +97,7 @@ class RandomWeight:
         """
         if self.has_constant_kl:
             return tf.zeros(())
-        prior = self.prior_distribution
+        prior = trainable.current(self.prior_distribution)
         # In the prior's precision, float32 unless told: the layer's may be half.
         q = _cast(reading.distribution(), prior.dtype)
         if self.is_estimated:

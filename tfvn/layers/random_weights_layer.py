@@ -34,7 +34,10 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
         prior: What the posterior is measured against: an alias (`"normal"`,
             `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
             `"spike_and_slab"`), a `tfd.Distribution` that broadcasts to the
-            kernel, or `None` for no KL. `"auto"` is the posterior's own default.
+            kernel, or `None` for no KL. `"auto"` is the posterior's own default. A
+            distribution with a `tf.Variable`, a `keras.Variable` or a
+            `tfp.util.TransformedVariable` among its parameters is learned, in the
+            variable group `"prior"`.
         estimator: How noise reaches the output: `"local"`, `"flipout"`, `"weights"`
             or `"mean"`. `None` is the default for the posterior.
         kl_method: `"analytic"`, `"monte_carlo"` (one sample; the one of the forward
@@ -171,12 +174,18 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
 
     @property
     def variable_groups(self) -> dict[str, list[keras.Variable]]:
-        """The variables by what they mean: mean, scale, or default."""
+        """The variables by what they mean: mean, scale, or default.
+
+        A layer whose prior is learned has a fourth group, prior.
+        """
         self._check_built("`variable_groups`")
         groups: dict[str, list[keras.Variable]] = {"mean": [], "scale": []}
         for weight in self._random_weights:
             for name, variables in weight.posterior.variable_groups.items():
                 groups.setdefault(name, []).extend(variables)
+        learned = [v for v in self._prior_variables() if v.trainable]
+        if learned:
+            groups["prior"] = learned
         grouped = {id(v) for variables in groups.values() for v in variables}
         plain = [v for v in self._trainable_variables if id(v) not in grouped]
         return {**groups, "default": plain}
@@ -244,6 +253,22 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
         if not self.has_bias:
             return None
         return self.add_weight(name="bias", shape=shape, **options)
+
+    def _prior_variables(self) -> list[keras.Variable]:
+        """Returns the variables of all priors that the KL depends on, each once."""
+        found: dict[int, keras.Variable] = {}
+        for weight in self._random_weights:
+            if not weight.has_constant_kl:
+                found.update({id(v): v for v in weight.prior_variables})
+        return list(found.values())
+
+    def _add_prior_variables(self) -> None:
+        """Makes the variables of the priors the layer's own, at the end of `build`."""
+        for variable in self._prior_variables():
+            # For optimizers, as those of the posterior are marked.
+            variable.variable_group = "prior"
+            # As `add_weight` does with a variable that it has made.
+            self._track_variable(variable)
 
     def _read(self) -> list[Posterior]:
         return [weight.posterior.read() for weight in self._random_weights]

@@ -128,6 +128,7 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
         self._plain_bias = self._build_bias(
             self.bias_shape, kernel, initializer=initializer
         )
+        self._add_prior_variables()
         self.built = True
 
     def call(

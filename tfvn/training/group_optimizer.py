@@ -19,9 +19,10 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
     groups come from the layers, which note them at their variables.
 
     Args:
-        optimizers: A dictionary with some of the keys `"mean"`, `"scale"` and
-            `"default"`, and optimizers or their names as values. Groups that it does
-            not name are updated by that of `"default"`, by default an Adam.
+        optimizers: A dictionary with some of the keys `"mean"`, `"scale"`, `"prior"`
+            (the variables of priors that are learned) and `"default"`, and optimizers
+            or their names as values. Groups that it does not name are updated by that
+            of `"default"`, by default an Adam.
         loss_scale_factor: As in every Keras optimizer.
         name: Name of the optimizer.
 

@@ -6,7 +6,10 @@ import keras
 
 from tfvn.layers.inside import stochastic_layers
 
-GROUPS = ("mean", "scale", "default")
+GROUPS = ("mean", "scale", "prior", "default")
+
+# Those that every model has, if only with no variables in them.
+_ALWAYS = ("mean", "scale", "default")
 
 
 def variable_groups(model: keras.Layer) -> dict[str, list[keras.Variable]]:
@@ -16,8 +19,9 @@ def variable_groups(model: keras.Layer) -> dict[str, list[keras.Variable]]:
         model: A model, of this library or of Keras, that has been built.
 
     Returns:
-        A dictionary of three lists: `"mean"` and `"scale"`, the means and scales of
-        random weights, and `"default"`, all others.
+        A dictionary of lists: `"mean"` and `"scale"`, the means and scales of random
+        weights; `"prior"`, the variables of priors, only for a model that learns any;
+        and `"default"`, all others.
 
     Example:
 
@@ -35,4 +39,8 @@ def variable_groups(model: keras.Layer) -> dict[str, list[keras.Variable]]:
     groups: dict[str, list[Any]] = {name: [] for name in GROUPS}
     for variable in model.trainable_variables:
         groups.setdefault(group_of.get(id(variable), "default"), []).append(variable)
-    return groups
+    return {
+        name: variables
+        for name, variables in groups.items()
+        if variables or name in _ALWAYS
+    }

@@ -7,6 +7,8 @@ import keras
 import tensorflow as tf
 from keras.optimizers.schedules import LearningRateSchedule
 
+from tfvn.validation import check_choice, check_count, check_number
+
 Tensor = Any
 
 MODES = ("triangular", "triangular2", "exponential")
@@ -48,27 +50,18 @@ class Cyclical(LearningRateSchedule):
         gamma: float = 0.99994,
     ):
         super().__init__()
-        _check_rate("min_rate", min_rate)
-        _check_rate("max_rate", max_rate)
+        min_rate = check_number("min_rate", min_rate, least=0)
+        max_rate = check_number("max_rate", max_rate, least=0)
         if max_rate < min_rate:
             raise ValueError(
                 "Argument `max_rate` must be at least `min_rate`. "
                 f"Received: max_rate={max_rate}, min_rate={min_rate}"
             )
-        _check_steps("cycle_steps", cycle_steps)
-        if mode not in MODES:
-            raise ValueError(
-                f"Argument `mode` must be one of {list(MODES)}. Received: mode={mode!r}"
-            )
-        if not 0 < gamma <= 1:
-            raise ValueError(
-                f"Argument `gamma` must be in (0, 1]. Received: gamma={gamma}"
-            )
         self.min_rate = min_rate
         self.max_rate = max_rate
-        self.cycle_steps = cycle_steps
-        self.mode = mode
-        self.gamma = gamma
+        self.cycle_steps = check_count("cycle_steps", cycle_steps)
+        self.mode = check_choice("mode", mode, MODES)
+        self.gamma = check_number("gamma", gamma, above=0, most=1)
 
     def __call__(self, step: Tensor) -> Tensor:
         step = tf.cast(step, tf.float32)
@@ -118,12 +111,15 @@ class WarmUp(LearningRateSchedule):
     def __init__(self, schedule: Any, warmup_steps: int, start: float = 0.0):
         super().__init__()
         if not isinstance(schedule, LearningRateSchedule):
-            _check_rate("schedule", schedule, " or a `LearningRateSchedule`")
-        _check_steps("warmup_steps", warmup_steps)
-        _check_rate("start", start)
+            schedule = check_number(
+                "schedule",
+                schedule,
+                least=0,
+                alternative=" or a `LearningRateSchedule`",
+            )
         self.schedule = schedule
-        self.warmup_steps = warmup_steps
-        self.start = start
+        self.warmup_steps = check_count("warmup_steps", warmup_steps)
+        self.start = check_number("start", start, least=0)
 
     def __call__(self, step: Tensor) -> Tensor:
         step = tf.cast(step, tf.float32)
@@ -165,20 +161,4 @@ def require_settable(optimizer: keras.optimizers.Optimizer, who: str) -> None:
             f"`{who}` sets the learning rate, which is not possible where it is a "
             "schedule; give the optimizer a number instead. "
             f"Received: optimizer={optimizer.name!r} with a schedule"
-        )
-
-
-def _check_rate(name: str, value: Any, alternative: str = "") -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value < math.inf:
-        raise ValueError(
-            f"Argument `{name}` must be a finite number of at least 0{alternative}. "
-            f"Received: {name}={value!r}"
-        )
-
-
-def _check_steps(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(
-            f"Argument `{name}` must be a positive integer. Received: {name}={value!r}"
         )

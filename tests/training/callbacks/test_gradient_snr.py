@@ -9,9 +9,11 @@ from callback_models import OPTIONS, X, Y, assert_same, make_model, state
 import tfvn
 from tfvn.training.callbacks.gradient_snr import (
     GradientSNR,
+    _find,
     preserved_state,
     signal_to_noise,
 )
+from tfvn.training.callbacks.steps import GuardedSteps
 
 
 class SlopeOfScale(tfvn.Sequential):
@@ -22,7 +24,19 @@ class SlopeOfScale(tfvn.Sequential):
     def compute_loss(self, x=None, y=None, y_pred=None, *args, **kwargs):
         (scale,) = self.layers[0].variable_groups["scale"]
         loss = tf.reduce_sum(scale.value * tf.reduce_mean(x, axis=0)[:, None])
-        return self.slope * loss + 0.0 * tf.reduce_sum(y_pred)
+        return self.slope * loss + 0.0 * tf.cast(tf.reduce_sum(y_pred), tf.float32)
+
+
+class Applies(SlopeOfScale):
+    """A model whose step calls `apply`."""
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.optimizer.scale_loss(self.compute_loss(x, y, self(x)))
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
 
 
 class TestSignalToNoise:
@@ -87,8 +101,72 @@ class TestGradientSNR:
         expected = np.mean(gradients.mean(0) ** 2 / gradients.var(0))
         np.testing.assert_allclose(history["snr_last"], [expected], rtol=1e-4)
         # It leaves the optimizer as it was.
-        assert "apply_gradients" not in vars(model.optimizer)
+        assert "apply" not in vars(model.optimizer)
         assert "snr_last" not in model.fit(X, Y, **options).history
+
+    def test_in_mixed_precision_and_with_apply(self):
+        """Loss scaling multiplies the paper's ratio by 2^-30 unless it is undone."""
+        keras.config.set_dtype_policy("mixed_float16")
+        model = Applies([keras.Input((4,)), tfvn.VarianceDense(1, name="last")])
+        model.compile(keras.optimizers.SGD(0.0), "mse", **OPTIONS)
+        options = {"batch_size": 4, "shuffle": False, "verbose": 0}
+        callback = GradientSNR("last", window=np.int64(3))
+        history = model.fit(X, Y, callbacks=[callback], **options).history
+        square = X.reshape(8, 4, 4).mean(axis=1)[-3:].astype("float64") ** 2
+        expected = np.mean(square.mean(0) / square.var(0))
+        np.testing.assert_allclose(history["snr_paper_last"], [expected], rtol=1e-3)
+
+    def test_interrupted_fit_leaves_nothing_behind(self):
+        model = make_model()
+        model.run_eagerly = True
+
+        class Interrupt(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                raise KeyboardInterrupt
+
+        callbacks = [GradientSNR("last", 3), tfvn.callbacks.AlternateGroups()]
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, Y, callbacks=[*callbacks, Interrupt()], verbose=0)
+        assert "apply" not in vars(model.optimizer)
+        (scale,) = model.layers[0].variable_groups["scale"]
+        before = scale.numpy()
+        assert "snr_last" not in model.fit(X, Y, verbose=0).history
+        assert not isinstance(model.train_function, GuardedSteps)
+        # The switch that was off when it was interrupted is on again.
+        assert not np.array_equal(scale.numpy(), before)
+
+    def test_step_that_raises_restores_at_once(self):
+        model = make_model()
+        model.run_eagerly = True
+        model.fit(X, Y, verbose=0)
+        before = state(model)
+        bad = np.full((32, 4), "a")
+
+        def batches():
+            yield X, Y
+            raise RuntimeError(f"the data end here: {bad[0, 0]}")
+
+        data = tf.data.Dataset.from_generator(
+            batches, output_signature=(tf.TensorSpec((32, 4)), tf.TensorSpec((32, 1)))
+        ).apply(tf.data.experimental.assert_cardinality(3))
+        test = tfvn.callbacks.LearningRateRange(0.1, 1.0, steps=3)
+        with pytest.raises(tf.errors.OpError, match="the data end here"):
+            model.fit(data, callbacks=[test], verbose=0)
+        assert_same(before, state(model))
+
+    def test_recurrent_layer_goes_by_its_own_name(self):
+        layer = keras.layers.Bidirectional(tfvn.MeanFieldLSTM(2, name="lstm"))
+        inner = keras.layers.TimeDistributed(
+            tfvn.MeanFieldDense(2, name="in"), name="td"
+        )
+        model = tfvn.Sequential(
+            [keras.Input((3, 4)), inner, layer, tfvn.MeanFieldDense(1)]
+        )
+        found = {name: _find(model, name) for name in ("td", "in", "forward_lstm")}
+        assert found["td"][1] is found["in"][1] is inner.layer
+        assert found["forward_lstm"] == ("forward_lstm", layer.forward_layer.cell)
+        with pytest.raises(ValueError, match="forward_lstm_cell"):
+            _find(model, layer)
 
     @pytest.mark.parametrize("num_samples", [1, 3])
     def test_gradients_are_those_of_training(self, num_samples):

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 # Regularizers see variables in full precision, code in `call` does not; this is how Keras
@@ -20,6 +19,7 @@ from tfvn.distributions import noise as noise_laws
 from tfvn.distributions import noise_law, serialize
 from tfvn.layers.signatures import ClassSignature, merged_signature
 from tfvn.layers.weighted_kl import WeightedKL, check_kl_weight
+from tfvn.validation import as_number
 
 Tensor = Any
 
@@ -176,6 +176,12 @@ class NoiseLayer(keras.Layer):
             return source.quiet
         return source.draw(shape, self.seed_generator.next(), self.compute_dtype)
 
+    def as_floats(self, inputs: Tensor) -> Tensor:
+        """Returns inputs of integers or truth values as numbers that noise can multiply."""
+        inputs = tf.convert_to_tensor(inputs)
+        is_floating = inputs.dtype.is_floating or inputs.dtype.is_complex
+        return inputs if is_floating else tf.cast(inputs, self.compute_dtype)
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
@@ -282,10 +288,10 @@ def second_source(
 def _check_prior_scale(prior_scale: Any) -> float | None:
     if prior_scale is None:
         return None
-    is_number = isinstance(prior_scale, int | float | np.number)
-    if not is_number or not 0 < prior_scale < math.inf:
+    number = as_number(prior_scale)
+    if number is None or not 0 < number < math.inf:
         raise ValueError(
             "Argument `prior_scale` must be `None` or a positive standard deviation. "
             f"Received: prior_scale={prior_scale!r}"
         )
-    return float(prior_scale)
+    return float(number)

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.layers.noise.base import NoiseLayer, multiply
+from tfvn.validation import as_number
 
 Tensor = Any
 
@@ -81,6 +82,7 @@ class MultiplicativeNoise(NoiseLayer):
         return self.noise_shape is None or self.noise_shape[0] != 1
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        inputs = self.as_floats(inputs)
         shape = tf.shape(inputs)
         if self.noise_shape is not None:
             if len(self.noise_shape) != len(inputs.shape):
@@ -105,12 +107,15 @@ class MultiplicativeNoise(NoiseLayer):
 def _check_noise_shape(noise_shape: Any) -> tuple[int | None, ...] | None:
     if noise_shape is None:
         return None
-    is_shape = isinstance(noise_shape, list | tuple) and all(
-        size is None or (isinstance(size, int) and size > 0) for size in noise_shape
+    sizes = noise_shape if isinstance(noise_shape, list | tuple) else ["no sequence"]
+    numbers: list[Any] = [None if size is None else as_number(size) for size in sizes]
+    is_shape = all(
+        size is None or (isinstance(number, int) and number > 0)
+        for size, number in zip(sizes, numbers, strict=True)
     )
     if not is_shape:
         raise ValueError(
             "Argument `noise_shape` must be `None` or a sequence of positive integers and "
             f"`None`. Received: noise_shape={noise_shape!r}"
         )
-    return tuple(noise_shape)
+    return tuple(numbers)

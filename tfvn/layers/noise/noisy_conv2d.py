@@ -86,6 +86,7 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         self.add_kl(self.negative_log_prior, training)
+        inputs = self.as_floats(inputs)
         kernel = tf.convert_to_tensor(self.kernel)
         _, _, channels, filters = kernel.shape
         is_joint = self.structure == "channels_and_filters"

@@ -76,6 +76,7 @@ class NoisyDense(NoisyKernelLayer, keras.layers.Dense):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         self.add_kl(self.negative_log_prior, training)
+        inputs = self.as_floats(inputs)
         kernel = tf.convert_to_tensor(self.kernel)
         if self.structure == "ard":
             inputs = multiply(inputs, self.factors(tf.shape(inputs), training))

@@ -97,6 +97,7 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
     def _step(
         self, inputs: Tensor, states: list[Tensor], training: bool
     ) -> tuple[Tensor, list[Tensor]]:
+        inputs = self.as_floats(inputs)
         inputs_of = [multiply(inputs, factor) for factor in self._held]
         if self.gates == "tied":
             return super().call(inputs_of[0], states, training=training)

@@ -109,6 +109,7 @@ class NoisyResidual(NoiseLayer):
     def call(
         self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None
     ) -> Tensor:
+        inputs = self.as_floats(inputs)
         shape = tf.shape(inputs)
         noisy = inputs
         if self.structure != "depth":

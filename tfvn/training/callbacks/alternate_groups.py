@@ -5,12 +5,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfvn.training.callbacks.steps import Guard
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
+from tfvn.validation import check_count
 
 Tensor = Any
 
 
-class AlternateGroups(keras.callbacks.Callback):
+class AlternateGroups(Guard):
     """Trains one group of variables at a time, in turn.
 
     While its turn lasts, only the variables of one group change; those of the others, and
@@ -41,13 +43,17 @@ class AlternateGroups(keras.callbacks.Callback):
     ):
         super().__init__()
         lengths = epochs if isinstance(epochs, dict) else dict.fromkeys(groups, epochs)
-        if set(lengths) != set(groups) or not all(
-            isinstance(length, int) and length > 0 for length in lengths.values()
-        ):
+        if set(lengths) != set(groups):
             raise ValueError(
                 "Argument `epochs` must be a positive integer, or a dictionary with one "
                 f"for each of {list(groups)}. Received: epochs={epochs!r}"
             )
+        lengths = {
+            group: check_count(
+                f"epochs[{group!r}]" if lengths is epochs else "epochs", n
+            )
+            for group, n in lengths.items()
+        }
         self.epochs = epochs
         self.groups = tuple(groups)
         # The group of each epoch of a cycle.
@@ -86,5 +92,12 @@ class AlternateGroups(keras.callbacks.Callback):
             of_model(self.model).switch(group, on=group == turn)
 
     def on_train_end(self, logs: Any = None) -> None:
+        super().on_train_end(logs)
+        self._switch_on()
+
+    def on_interrupted(self, in_time: bool) -> None:
+        self._switch_on()
+
+    def _switch_on(self) -> None:
         for group in self.groups:
             of_model(self.model).switch(group, on=True)

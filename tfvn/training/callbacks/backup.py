@@ -1,28 +1,48 @@
 """A run that is killed, and goes on as if it had not been."""
 
+import inspect
 import json
 import os
 import pathlib
+import warnings
 from typing import Any
 
 import keras
 import numpy as np
 
+from tfvn.training.callbacks.run_state import (
+    callback_states,
+    decode,
+    encode,
+    restore_callbacks,
+    variables_of_run,
+)
 from tfvn.training.data_order import DataOrder
+
+# How far up a list of callbacks may be that calls `set_model`: the method of a subclass
+# may be between.
+_FRAMES = 4
 
 
 class BackupAndRestore(keras.callbacks.Callback):
     """Saves the state of a run after every epoch, and resumes from it.
 
     `fit` with the same arguments goes on after the last epoch that was saved, to the same
-    weights as a run that was never interrupted: the state of the optimizer, the step of
-    every schedule, the noise stream of every layer and, for arrays, the order of the data
-    are restored too. (`keras.callbacks.BackupAndRestore` restores neither noise nor
-    order.) A `tf.data.Dataset` keeps its own order: shuffle it with a seed and with
-    `reshuffle_each_iteration=False`.
+    weights as a run that was never interrupted: the state of the optimizer and its rates,
+    the step of every schedule, the noise stream of every layer and, for arrays, the order
+    of the data are restored too. (`keras.callbacks.BackupAndRestore` restores neither
+    noise nor order.) A `tf.data.Dataset` keeps its own order: shuffle it with a seed and
+    with `reshuffle_each_iteration=False`.
+
+    What other callbacks of the run remember is saved as well, wherever this one stands in
+    the list: patience, best values and best weights of `EarlyStopping`,
+    `ReduceLROnPlateau`, `ModelCheckpoint` and of those of this library. A callback of
+    your own takes part if it has a method `get_state()`, which returns numbers, strings,
+    arrays, or lists and dictionaries of them, and a method `set_state(state)`.
 
     A backup is a single file that appears whole or not at all. It is removed when
-    training ends.
+    training ends. As in Keras, the history of a run that resumes starts with the first
+    epoch after the backup.
 
     Args:
         backup_dir: Folder of the backup. One run, one folder.
@@ -52,59 +72,171 @@ class BackupAndRestore(keras.callbacks.Callback):
         self.backup_dir = pathlib.Path(backup_dir)
         self.delete_checkpoint = delete_checkpoint
         self.data_order = DataOrder(seed)
+        self._acts_last = False
+        self._others: list[Any] = []
 
     @property
     def path(self) -> pathlib.Path:
         """The file of the backup."""
         return self.backup_dir / "backup.npz"
 
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        self._others = []
+        callbacks = _caller()
+        self._acts_last = callbacks is not None
+        if callbacks is not None:
+            self._others = callbacks.callbacks
+            # What every other callback does at the end of an epoch is part of the epoch,
+            # and what it does when training begins would undo what is restored.
+            self._others.append(_Last(self))
+
     def on_train_begin(self, logs: Any = None) -> None:
+        if not self._acts_last:
+            self.begin()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        # `fit` has read it, and the next `fit` must not.
+        self.model._initial_epoch = None  # noqa: SLF001
+        self.data_order.epoch.assign(epoch)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if not self._acts_last:
+            self.save(epoch + 1)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        if not self._acts_last:
+            self.end()
+
+    def begin(self) -> None:
+        """Restores the backup, if there is one."""
         if not self.model.optimizer.built:
             self.model.optimizer.build(self.model.trainable_variables)
         # Read by `fit`, as that of Keras's own callback is.
         self.model._initial_epoch = self._restore() if self.path.exists() else None  # noqa: SLF001
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.data_order.epoch.assign(epoch)
+    def save(self, epochs: int) -> None:
+        """Writes the backup.
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        Args:
+            epochs: Number of epochs that are done.
+        """
         self.backup_dir.mkdir(parents=True, exist_ok=True)
+        variables = variables_of_run(self.model)
         arrays = {
             str(index): keras.ops.convert_to_numpy(variable)
-            for index, variable in enumerate(self._variables())
+            for index, variable in enumerate(variables)
+        }
+        run = {
+            "stopped": bool(self.model.stop_training),
+            "callbacks": encode(callback_states(self._others), arrays),
         }
         partial = self.path.with_suffix(f".{os.getpid()}.partial")
         with partial.open("wb") as file:
-            np.savez(file, epoch=epoch + 1, names=json.dumps(self._names()), **arrays)
+            np.savez(
+                file,
+                epoch=epochs,
+                names=json.dumps([variable.path for variable in variables]),
+                run=json.dumps(run),
+                **arrays,
+            )
             file.flush()
             os.fsync(file.fileno())
         # In one step: whoever looks sees the old backup or the new one.
         partial.replace(self.path)
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def end(self) -> None:
+        """Removes the backup of a run that is over."""
         self.model._initial_epoch = None  # noqa: SLF001
         if self.delete_checkpoint:
             self.path.unlink(missing_ok=True)
 
-    def _variables(self) -> list[keras.Variable]:
-        # `model.variables` includes the states of all seed generators.
-        return [*self.model.variables, *self.model.optimizer.variables]
-
-    def _names(self) -> list[str]:
-        return [variable.path for variable in self._variables()]
-
     def _restore(self) -> int:
         with np.load(self.path) as saved:
-            variables = self._variables()
             names = json.loads(str(saved["names"]))
-            shapes = [tuple(saved[str(index)].shape) for index in range(len(names))]
-            if shapes != [tuple(variable.shape) for variable in variables]:
-                raise ValueError(
-                    "The backup is of another model or optimizer; choose another "
-                    "`backup_dir`, or remove the file. "
-                    f"Received: backup={str(self.path)!r} with {len(names)} variables, "
-                    f"for a model with {len(variables)}"
+            values = [saved[str(index)] for index in range(len(names))]
+            # Version 0.1 did not save the callbacks.
+            is_old = "run" not in saved
+            run = {} if is_old else json.loads(str(saved["run"]))
+            states = decode(run["callbacks"], saved) if run else {}
+            epoch = int(saved["epoch"])
+        self._restore_variables(names, values, is_old)
+        unmatched = restore_callbacks(self._others, states)
+        if unmatched:
+            warnings.warn(
+                "These callbacks are in the backup or in this run, but not in both; "
+                "those of this run start anew. "
+                f"Received: backup={str(self.path)!r}, callbacks={unmatched}",
+                stacklevel=2,
+            )
+        if run.get("stopped"):
+            # The epoch after which it was stopped was its last.
+            self.model.stop_training = True
+            epoch = max(epoch, (self.params or {}).get("epochs", epoch))
+        return epoch
+
+    def _restore_variables(
+        self, names: list[str], values: list[np.ndarray], is_old: bool
+    ) -> None:
+        variables = variables_of_run(self.model)
+        if is_old:
+            names, values = _without_weights_of_kl(names, values, variables)
+            # The batches that were trained on were counted by the optimizer alone.
+            counts = getattr(self.model, "training_state_variables", [])
+            variables = [v for v in variables if not any(v is c for c in counts)]
+        shapes = [tuple(value.shape) for value in values]
+        if shapes != [tuple(variable.shape) for variable in variables]:
+            raise ValueError(
+                "The backup is of another model or optimizer; choose another "
+                "`backup_dir`, or remove the file. "
+                f"Received: backup={str(self.path)!r} with {len(names)} variables, "
+                f"for a model with {len(variables)}"
+            )
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+        if is_old:
+            for count in counts:
+                count.assign(
+                    keras.ops.cast(self.model.optimizer.iterations, count.dtype)
                 )
-            for index, variable in enumerate(variables):
-                variable.assign(saved[str(index)])
-            return int(saved["epoch"])
+
+
+class _Last(keras.callbacks.Callback):
+    """Stands at the end of the list of callbacks, and lets a backup act there."""
+
+    def __init__(self, backup: BackupAndRestore):
+        super().__init__()
+        self.backup = backup
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.backup.begin()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.backup.save(epoch + 1)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self.backup.end()
+
+
+def _caller() -> keras.callbacks.CallbackList | None:
+    """Returns the list of callbacks whose `set_model` is being called, if one is.
+
+    Keras tells a callback which model it watches, but not which callbacks there are.
+    """
+    frame = inspect.currentframe()
+    for _ in range(_FRAMES):
+        frame = None if frame is None else frame.f_back
+        caller = None if frame is None else frame.f_locals.get("self")
+        if isinstance(caller, keras.callbacks.CallbackList):
+            return caller
+    return None
+
+
+def _without_weights_of_kl(
+    names: list[str], values: list[np.ndarray], variables: list[keras.Variable]
+) -> tuple[list[str], list[np.ndarray]]:
+    """Returns what version 0.1 saved, without what is no variable of a model any more."""
+    if any(variable.path.endswith("kl_weight") for variable in variables):
+        return names, values
+    kept = [i for i, name in enumerate(names) if not name.endswith("/kl_weight")]
+    return [names[i] for i in kept], [values[i] for i in kept]

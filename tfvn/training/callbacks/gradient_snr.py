@@ -1,6 +1,7 @@
 """How much of the gradients of the scales is signal."""
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,13 +9,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.layers.inside import stochastic_layers
+from tfvn.layers.inside import all_layers, stochastic_layers
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
+from tfvn.training.callbacks.steps import Guard, intercepted
+from tfvn.validation import check_count
 
 Tensor = Any
 
 
-class GradientSNR(keras.callbacks.Callback):
+class GradientSNR(Guard):
     """Logs the signal-to-noise ratio of the gradients of a layer's scales.
 
     At the end of each epoch these are the gradients of the last `window` batches that the
@@ -29,11 +32,15 @@ class GradientSNR(keras.callbacks.Callback):
       scaling the loss by 0.1 multiplies it by 100.
 
     Parameters whose gradients do not vary are left out; without any other, it is NaN.
-    Training is not changed, to the bit. Without `data` the gradients of the last batches
-    are kept in memory; with it, an epoch costs `window` more training steps.
+    In mixed precision the gradients are those of the loss itself, not of the scaled one,
+    and batches that the optimizer skips do not count. With gradient accumulation they
+    are those of single batches. Training is not changed, to the bit. Without `data` the
+    gradients of the last batches are kept in memory; with it, an epoch costs `window`
+    more training steps.
 
     Args:
-        layer: A layer with a random kernel, or its name.
+        layer: A layer with a random kernel, such as a `tfvn.MeanFieldLSTM`; a layer
+            around one, such as a `keras.layers.TimeDistributed`; or its name.
         window: Number of batches, at least 2.
         data: Where batches are drawn from: `None` for those of training, a tuple of
             arrays `(x, y)` or `(x, y, sample_weight)`, or a batched `tf.data.Dataset` of
@@ -60,6 +67,8 @@ class GradientSNR(keras.callbacks.Callback):
     - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655), footnote 2
     """
 
+    changes_trace = True
+
     def __init__(
         self,
         layer: RandomWeightsLayer | str,
@@ -69,15 +78,8 @@ class GradientSNR(keras.callbacks.Callback):
         seed: int = 0,
     ):
         super().__init__()
-        for name, value, least in (
-            ("window", window, 2),
-            ("batch_size", batch_size, 1),
-        ):
-            if not isinstance(value, int) or value < least:
-                raise ValueError(
-                    f"Argument `{name}` must be an integer of at least {least}. "
-                    f"Received: {name}={value!r}"
-                )
+        window = check_count("window", window, least=2)
+        batch_size = check_count("batch_size", batch_size)
         if data is not None and not isinstance(data, tuple | tf.data.Dataset):
             raise ValueError(
                 "Argument `data` must be a tuple `(x, y)`, a `tf.data.Dataset` or `None`. "
@@ -88,7 +90,7 @@ class GradientSNR(keras.callbacks.Callback):
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
-        self._layer = _find(model, self.layer)
+        self._name, self._layer = _find(model, self.layer)
         if self._layer.built:
             _scales(self._layer)
         if model.distribute_strategy.num_replicas_in_sync > 1:
@@ -97,48 +99,94 @@ class GradientSNR(keras.callbacks.Callback):
                 f"Received: {model.distribute_strategy.num_replicas_in_sync} replicas"
             )
         if self.data is None:
-            self._record_training()
+            model.train_function = None  # it has to be traced with what records
         self._gradients = tf.function(
             self._step, autograph=False, reduce_retracing=True
         )
 
-    def on_train_end(self, logs: Any = None) -> None:
-        if self.data is None:
-            del self.model.optimizer.apply_gradients
-            self.model.train_function = None
+    def on_train_begin(self, logs: Any = None) -> None:
+        if self.data is not None:
+            return
+        size = sum(int(np.prod(scale.shape)) for scale in _scales(self._layer))
+        self._recorded = tf.Variable(tf.zeros((self.window, size)), trainable=False)
+        self._count = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._has_seen_gradients = False
+        super().on_train_begin(logs)
+
+    def around_step(self) -> contextlib.AbstractContextManager:
+        # For the length of a step only: an optimizer must never stay changed.
+        return intercepted(self.model.optimizer, self._record)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the gradients that are kept, for a backup."""
+        if self.data is not None:
+            return {}
+        return {"recorded": self._recorded.numpy(), "count": self._count.numpy()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on with the gradients of a run that was interrupted.
+
+        Args:
+            state: What `get_state` returned.
+        """
+        if state:
+            self._recorded.assign(state["recorded"])
+            self._count.assign(state["count"])
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         logs = {} if logs is None else logs
         if self.data is None:
             seen = min(int(self._count.numpy()), self.window)
             gradients = self._recorded.numpy()[:seen]
+            if not self._has_seen_gradients:
+                warnings.warn(
+                    "`GradientSNR` sees what `model.optimizer` is given, in `apply` or "
+                    "`apply_gradients`; let `train_step` update the layer's scales by it. "
+                    f"Received: layer={self._name!r}, of which it was given no gradients",
+                    stacklevel=2,
+                )
         else:
             with preserved_state(self.model):
                 batches = self._batches(epoch)
-                gradients = np.stack([self._gradients(batch) for batch in batches])
-        name = self._layer.name
+                rows = [self._gradients(batch).numpy() for batch in batches]
+            if hasattr(self.model.optimizer, "check_finite"):
+                rows = [row for row in rows if np.isfinite(row).all()]
+            gradients = np.stack(rows) if rows else np.zeros((0, 1))
+        name = self._name
         logs[f"snr_{name}"], logs[f"snr_paper_{name}"] = signal_to_noise(gradients)
 
-    def _record_training(self) -> None:
-        """Lets the optimizer keep the gradients of the last batches it is given."""
+    def _record(self, grads: list[Any], variables: list[Any]) -> None:
+        """Keeps the gradients of a batch, in place of those `window` batches ago."""
+        gradient = self._gradient(grads, variables)
+        if gradient is None:
+            return
+        self._has_seen_gradients = True
+        row = self._count % self.window
+        is_kept = tf.constant(True)  # noqa: FBT003
+        if hasattr(self.model.optimizer, "check_finite"):
+            # Loss scaling tries a batch with too large a scale, and skips it.
+            is_kept = self.model.optimizer.check_finite(grads)
+        self._recorded[row].assign(tf.where(is_kept, gradient, self._recorded[row]))
+        self._count.assign_add(tf.cast(is_kept, tf.int64))
+
+    def _gradient(self, grads: list[Any], variables: list[Any]) -> Tensor | None:
+        """Returns the gradients of the scales, in one vector, if they are among these."""
+        pairs = zip(grads, variables, strict=True)
+        found = {id(variable): grad for grad, variable in pairs}
         scales = _scales(self._layer)
-        size = sum(int(np.prod(scale.shape)) for scale in scales)
-        self._recorded = tf.Variable(tf.zeros((self.window, size)), trainable=False)
-        self._count = tf.Variable(0, dtype=tf.int64, trainable=False)
-        apply_gradients = self.model.optimizer.apply_gradients
-
-        def record_and_apply(grads_and_vars: Any) -> Any:
-            pairs = list(grads_and_vars)
-            recorder = _Recorder(self.model.optimizer)
-            recorder.apply_gradients(pairs)
-            row = self._count % self.window
-            self._recorded[row].assign(recorder.gradients_of(scales))
-            self._count.assign_add(1)
-            return apply_gradients(pairs)
-
-        # Of this optimizer alone, until training ends, and in a trace of its own.
-        self.model.optimizer.apply_gradients = record_and_apply
-        self.model.train_function = None
+        if not all(id(scale) in found for scale in scales):
+            return None
+        # There is none for a variable that the loss does not depend on.
+        parts = [
+            tf.zeros_like(scale.value) if found[id(scale)] is None else found[id(scale)]
+            for scale in scales
+        ]
+        vector = tf.concat(
+            [tf.reshape(tf.convert_to_tensor(part), [-1]) for part in parts], axis=0
+        )
+        # What the optimizer has multiplied the loss by, for half precision.
+        factor = self.model.optimizer.scale_loss(tf.ones(()))
+        return tf.cast(vector, tf.float32) / tf.cast(factor, tf.float32)
 
     def _batches(self, epoch: int) -> Iterator[Any]:
         if isinstance(self.data, tf.data.Dataset):
@@ -158,38 +206,23 @@ class GradientSNR(keras.callbacks.Callback):
 
     def _step(self, batch: Any) -> Tensor:
         """Returns the gradients of the scales, in one vector."""
-        optimizer = self.model.optimizer
-        recorder = _Recorder(optimizer)
-        # The model's own step, whatever it is, but with nothing applied. This is undone
-        # as soon as the step is traced.
-        self.model.optimizer = recorder
-        try:
+        seen: list[Tensor] = []
+
+        def receive(grads: list[Any], variables: list[Any]) -> None:
+            gradient = self._gradient(grads, variables)
+            if gradient is not None:
+                seen.append(gradient)
+
+        # The model's own step, whatever it is, but with nothing applied.
+        with intercepted(self.model.optimizer, receive, applies=False):
             self.model.train_step(batch)
-        finally:
-            self.model.optimizer = optimizer
-        return recorder.gradients_of(_scales(self._layer))
-
-
-class _Recorder:
-    """What a training step takes for an optimizer, and only notes the gradients."""
-
-    def __init__(self, optimizer: keras.optimizers.Optimizer):
-        self.iterations = optimizer.iterations
-        self.gradients: dict[int, Tensor] = {}
-
-    def scale_loss(self, loss: Tensor) -> Tensor:
-        return loss
-
-    def apply_gradients(self, grads_and_vars: Any) -> None:
-        for grad, variable in grads_and_vars:
-            # There is none for a variable that the loss does not depend on.
-            grad = tf.zeros_like(variable.value) if grad is None else grad
-            self.gradients[id(variable)] = tf.convert_to_tensor(grad)
-
-    def gradients_of(self, variables: list[keras.Variable]) -> Tensor:
-        """Returns the gradients of some variables, in one vector."""
-        found = [self.gradients[id(variable)] for variable in variables]
-        return tf.concat([tf.reshape(gradient, [-1]) for gradient in found], axis=0)
+        if not seen:
+            raise ValueError(
+                "`GradientSNR` sees what `model.optimizer` is given, in `apply` or "
+                "`apply_gradients`; let `train_step` update the layer's scales by it. "
+                f"Received: layer={self._name!r}, of which it was given no gradients"
+            )
+        return seen[-1]
 
 
 def signal_to_noise(gradients: np.ndarray) -> tuple[float, float]:
@@ -211,7 +244,8 @@ def _mean_ratio(signal: np.ndarray, noise: np.ndarray) -> float:
 def preserved_state(model: keras.Model) -> Iterator[None]:
     """Puts back what a forward pass alters: noise streams, moving averages, metrics."""
     metrics = [variable for metric in model.metrics for variable in metric.variables]
-    variables = [*model.non_trainable_variables, *metrics]
+    counts = getattr(model, "training_state_variables", [])
+    variables = [*model.non_trainable_variables, *metrics, *counts]
     values = [keras.ops.convert_to_numpy(variable) for variable in variables]
     try:
         yield
@@ -220,16 +254,27 @@ def preserved_state(model: keras.Model) -> Iterator[None]:
             variable.assign(value)
 
 
-def _find(model: keras.Model, layer: RandomWeightsLayer | str) -> RandomWeightsLayer:
-    layers = stochastic_layers(model)
-    owner = getattr(layer, "cell", layer)  # of a recurrent layer
-    for candidate in layers:
-        if candidate is owner or candidate.name == layer:
-            return candidate
+def _find(model: keras.Model, layer: Any) -> tuple[str, RandomWeightsLayer]:
+    """Returns the name that a layer goes by, and the layer or cell that has its scales."""
+    asked = [one for one in all_layers(model) if one is layer or one.name == layer]
+    inside = [stochastic_layers(one) for one in asked]
+    # A cell of the same name as its layer is the same answer.
+    found = {id(one): one for layers in inside if len(layers) == 1 for one in layers}
+    if len(found) == 1:
+        name = layer if isinstance(layer, str) else layer.name
+        return name, next(iter(found.values()))
+    names = [one.name for one in stochastic_layers(model)]
+    received = f"Received: layer={getattr(layer, 'name', layer)!r}"
+    if len(found) > 1:
+        raise ValueError(
+            "Argument `layer` must tell which layer is meant; pass the layer itself, "
+            f"where {len(found)} have the same name. {received}"
+        )
+    if any(inside):
+        names = [one.name for layers in inside for one in layers]
     raise ValueError(
         "Argument `layer` must be one of the layers with a random kernel, "
-        f"{[candidate.name for candidate in layers]}, or its name. "
-        f"Received: layer={getattr(layer, 'name', layer)!r}"
+        f"{names}, or its name. {received}"
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
 from tfvn.training.learning_rates import require_settable
+from tfvn.validation import check_count, check_number
 
 MODES = ("auto", "min", "max")
 
@@ -92,15 +93,6 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
                 "Argument `monitors` must be a dictionary with the name of a metric for "
                 f"each group. Received: monitors={monitors!r}"
             )
-        if not 0 < factor < 1:
-            raise ValueError(
-                f"Argument `factor` must be in (0, 1). Received: factor={factor}"
-            )
-        if not isinstance(patience, int) or patience < 1:
-            raise ValueError(
-                "Argument `patience` must be a positive integer. "
-                f"Received: patience={patience!r}"
-            )
         modes = mode if isinstance(mode, dict) else dict.fromkeys(monitors, mode)
         if set(modes) != set(monitors) or not set(modes.values()) <= set(MODES):
             raise ValueError(
@@ -108,12 +100,12 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
                 f"for each of {list(monitors)}. Received: mode={mode!r}"
             )
         self.monitors = dict(monitors)
-        self.factor = factor
-        self.patience = patience
+        self.factor = check_number("factor", factor, above=0, below=1)
+        self.patience = check_count("patience", patience)
         self.mode = mode
-        self.min_delta = abs(min_delta)
-        self.cooldown = cooldown
-        self.min_lr = min_lr
+        self.min_delta = abs(check_number("min_delta", min_delta))
+        self.cooldown = check_count("cooldown", cooldown, least=0)
+        self.min_lr = check_number("min_lr", min_lr, least=0)
         self.verbose = verbose
         self._signs = {g: _sign(m, modes[g]) for g, m in self.monitors.items()}
         self._reset()
@@ -144,6 +136,23 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._reset()
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns where each group stands, for a backup."""
+        return {
+            group: [plateau.best, plateau.wait, plateau.cooldown]
+            for group, plateau in self._plateaus.items()
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on where a run that was interrupted stood.
+
+        Args:
+            state: What `get_state` returned.
+        """
+        for group, (best, wait, cooldown) in state.items():
+            plateau = self._plateaus[group]
+            plateau.best, plateau.wait, plateau.cooldown = best, wait, cooldown
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         logs = logs or {}

@@ -6,17 +6,21 @@ from typing import Any
 import keras
 import numpy as np
 
+from tfvn.training.callbacks.run_state import variables_of_run
+from tfvn.training.callbacks.steps import Guard
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
 from tfvn.training.learning_rates import require_settable
+from tfvn.validation import check_count, check_number
 
 
-class LearningRateRange(keras.callbacks.Callback):
+class LearningRateRange(Guard):
     """Raises the learning rate batch by batch, and records what the loss does.
 
     The rate grows geometrically from `start` to `end`; then, or as soon as the loss
     explodes, training stops. When `fit` returns, the model, its noise streams, its
-    optimizers and their rates are what they were before, to the bit. (If `fit` raises
-    they are not.) The metrics that `fit` shows are those of the last batch alone.
+    optimizers and their rates are what they were before, to the bit. So they are if a
+    step raises or is interrupted; after another error in a `keras.Model`, call
+    `restore()`. The metrics that `fit` shows are those of the last batch alone.
 
     The optimizers' rates must be numbers, and the model must be built. Let `fit` run for
     at least `steps` batches.
@@ -58,31 +62,20 @@ class LearningRateRange(keras.callbacks.Callback):
         smoothing: float = 0.9,
     ):
         super().__init__()
-        if not 0 < start < end < math.inf:
+        self.start = check_number("start", start)
+        self.end = check_number("end", end)
+        if not 0 < self.start < self.end:
             raise ValueError(
                 "Arguments `start` and `end` must be finite, with 0 < start < end. "
                 f"Received: start={start}, end={end}"
             )
-        if not isinstance(steps, int) or steps < 2:
-            raise ValueError(
-                "Argument `steps` must be an integer of at least 2. "
-                f"Received: steps={steps!r}"
-            )
-        if not stop_factor > 1:
-            raise ValueError(
-                "Argument `stop_factor` must be above 1. "
-                f"Received: stop_factor={stop_factor}"
-            )
-        if not 0 <= smoothing < 1:
-            raise ValueError(
-                f"Argument `smoothing` must be in [0, 1). Received: smoothing={smoothing}"
-            )
-        self.start = start
-        self.end = end
-        self.steps = steps
+        self.steps = check_count("steps", steps, least=2)
         self.group = group
+        # An infinite one is a test that goes on to its end.
+        if stop_factor != math.inf:
+            stop_factor = check_number("stop_factor", stop_factor, above=1)
         self.stop_factor = stop_factor
-        self.smoothing = smoothing
+        self.smoothing = check_number("smoothing", smoothing, least=0, below=1)
         self.history: dict[str, list[float]] = {}
 
     def set_model(self, model: keras.Model) -> None:
@@ -112,8 +105,9 @@ class LearningRateRange(keras.callbacks.Callback):
             self.model.optimizer.build(self.model.trainable_variables)
         self.history = {"learning_rate": [], "loss": [], "smoothed_loss": []}
         self._average = 0.0
-        self._variables = [*self.model.variables, *self.model.optimizer.variables]
+        self._variables = variables_of_run(self.model)
         self._values = [keras.ops.convert_to_numpy(v) for v in self._variables]
+        super().on_train_begin(logs)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         # Metrics are averages over the epoch so far; only this batch is of interest.
@@ -140,6 +134,16 @@ class LearningRateRange(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def on_train_end(self, logs: Any = None) -> None:
+        super().on_train_end(logs)
+        self.restore()
+
+    def on_interrupted(self, in_time: bool) -> None:
+        # Later, the model may have been given other weights.
+        if in_time:
+            self.restore()
+
+    def restore(self) -> None:
+        """Makes the model and its optimizers what they were before the test."""
         for variable, value in zip(self._variables, self._values, strict=True):
             variable.assign(value)
 

@@ -11,6 +11,7 @@ from tfvn import estimators
 from tfvn.layers.inside import replaced_estimators, stochastic_layers
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
 from tfvn.training.callbacks.gradient_snr import preserved_state
+from tfvn.validation import check_count
 
 Tensor = Any
 
@@ -72,15 +73,10 @@ class PhaseTransition(keras.callbacks.Callback):
                 "Argument `validation_data` must be a tuple `(x, y)` of arrays. "
                 f"Received: validation_data={type(validation_data).__name__}"
             )
-        for name, value in (("num_samples", num_samples), ("batch_size", batch_size)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(
-                    f"Argument `{name}` must be a positive integer. "
-                    f"Received: {name}={value!r}"
-                )
         self.x = keras.tree.map_structure(np.asarray, validation_data[0])
         self.y = np.asarray(validation_data[1])
-        self.num_samples, self.batch_size = num_samples, batch_size
+        self.num_samples = check_count("num_samples", num_samples)
+        self.batch_size = check_count("batch_size", batch_size)
         self.verbose = verbose
 
     def set_model(self, model: keras.Model) -> None:

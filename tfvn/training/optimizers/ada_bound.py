@@ -6,6 +6,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfvn.validation import as_number
+
 Tensor = Any
 
 
@@ -66,16 +68,20 @@ class AdaBound(keras.optimizers.Optimizer):
         base_learning_rate: float | None = None,
         **kwargs: Any,
     ):
-        check_learning_rate(learning_rate)
-        check_number("final_learning_rate", final_learning_rate, "(0, inf)")
-        check_number("beta_1", beta_1, "[0, 1)")
-        check_number("beta_2", beta_2, "[0, 1)")
-        check_number("gamma", gamma, "(0, inf)")
-        check_number("epsilon", epsilon, "(0, inf)")
+        learning_rate = check_learning_rate(learning_rate)
+        final_learning_rate = check_number(
+            "final_learning_rate", final_learning_rate, "(0, inf)"
+        )
+        beta_1 = check_number("beta_1", beta_1, "[0, 1)")
+        beta_2 = check_number("beta_2", beta_2, "[0, 1)")
+        gamma = check_number("gamma", gamma, "(0, inf)")
+        epsilon = check_number("epsilon", epsilon, "(0, inf)")
         super().__init__(learning_rate=learning_rate, **kwargs)
         if base_learning_rate is None:
             base_learning_rate = float(keras.ops.convert_to_numpy(self.learning_rate))
-        check_number("base_learning_rate", base_learning_rate, "[0, inf)")
+        base_learning_rate = check_number(
+            "base_learning_rate", base_learning_rate, "[0, inf)"
+        )
         self.final_learning_rate = final_learning_rate
         self.beta_1 = beta_1
         self.beta_2 = beta_2
@@ -147,19 +153,21 @@ class AdaBound(keras.optimizers.Optimizer):
         }
 
 
-def check_learning_rate(value: Any) -> None:
-    """Raises if a learning rate is a number below 0; Keras checks all else."""
-    if isinstance(value, float):
-        check_number("learning_rate", value, "[0, inf)")
+def check_learning_rate(value: Any) -> Any:
+    """Returns a learning rate, a number as a `float`; Keras checks all else."""
+    if isinstance(value, keras.Variable) or as_number(value) is None:
+        return value
+    return float(check_number("learning_rate", value, "[0, inf)"))
 
 
-def check_number(name: str, value: Any, interval: str) -> None:
-    """Raises if an argument is not a number in an interval such as `"[0, 1)"`."""
+def check_number(name: str, value: Any, interval: str) -> float:
+    """Returns a number, or raises if it is not in an interval such as `"[0, 1)"`."""
     low, high = (float(end) for end in interval[1:-1].split(","))
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    inside = is_number and low <= value < high and math.isfinite(value)
-    if not inside or (interval[0] == "(" and value == low):
+    number = as_number(value)
+    inside = number is not None and low <= number < high and math.isfinite(number)
+    if number is None or not inside or (interval[0] == "(" and number == low):
         raise ValueError(
             f"Argument `{name}` must be a number in {interval}. "
             f"Received: {name}={value!r}"
         )
+    return number

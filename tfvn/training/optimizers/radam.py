@@ -56,10 +56,10 @@ class RAdam(keras.optimizers.Optimizer):
         epsilon: float = 1e-8,
         **kwargs: Any,
     ):
-        check_learning_rate(learning_rate)
-        check_number("beta_1", beta_1, "[0, 1)")
-        check_number("beta_2", beta_2, "(0.6, 1)")
-        check_number("epsilon", epsilon, "(0, inf)")
+        learning_rate = check_learning_rate(learning_rate)
+        beta_1 = check_number("beta_1", beta_1, "[0, 1)")
+        beta_2 = check_number("beta_2", beta_2, "(0.6, 1)")
+        epsilon = check_number("epsilon", epsilon, "(0, inf)")
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.optimizers.ada_bound import check_learning_rate, check_number
+from tfvn.validation import check_count
 
 Tensor = Any
 
@@ -70,14 +71,10 @@ class YellowFin(keras.optimizers.Optimizer):
         curvature_window: int = 20,
         **kwargs: Any,
     ):
-        check_learning_rate(learning_rate)
-        check_number("momentum", momentum, "[0, 1)")
-        check_number("beta", beta, "(0, 1)")
-        if not isinstance(curvature_window, int) or curvature_window < 1:
-            raise ValueError(
-                "Argument `curvature_window` must be a positive integer. "
-                f"Received: curvature_window={curvature_window!r}"
-            )
+        learning_rate = check_learning_rate(learning_rate)
+        momentum = check_number("momentum", momentum, "[0, 1)")
+        beta = check_number("beta", beta, "(0, 1)")
+        curvature_window = check_count("curvature_window", curvature_window)
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.momentum = momentum
         self.beta = beta

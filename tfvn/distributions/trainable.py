@@ -1,0 +1,183 @@
+"""Priors that are learned: distributions with variables among their parameters.
+
+A parameter may be a `tf.Variable`, a `keras.Variable` or a
+`tfp.util.TransformedVariable`. The layer that a prior is given to owns the variables from
+then on, so that optimizers, `save` and `summary` find them. Optimizers of Keras take
+`keras.Variable`s; each `tf.Variable` gets one, which holds that very variable, so that
+whoever made it reads off what was learned.
+"""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow_probability import distributions as tfd
+
+Tensor = Any
+
+# Where a `tf.Variable` keeps the `keras.Variable` that holds it: there must be one only,
+# or two layers that share a prior would count its variable, and update it, twice.
+_HOLDER = "_tfvn_keras_variable"
+
+
+def with_tf_variables(distribution: tfd.Distribution) -> tfd.Distribution:
+    """Returns a distribution with `tf.Variable`s for the `keras.Variable`s in it.
+
+    TFP would read off a `keras.Variable` once, and never look again.
+
+    Args:
+        distribution: A distribution. It is returned as it is if there are none in it.
+    """
+
+    def replace(value: Any) -> Any:
+        if isinstance(value, keras.Variable):
+            variable = value.value
+            setattr(variable, _HOLDER, value)
+            return variable
+        return value
+
+    return _map(replace, distribution)
+
+
+def variables(distribution: tfd.Distribution) -> list[keras.Variable]:
+    """Returns the variables among the parameters of a distribution, each once.
+
+    Args:
+        distribution: A distribution, or `None`.
+    """
+    found: dict[int, keras.Variable] = {}
+
+    def note(value: Any) -> Any:
+        if isinstance(value, tf.Variable):
+            parts: Any = (value,)
+        else:
+            parts = value.variables if isinstance(value, tf.Module) else ()
+        for variable in parts:
+            holder = _holder(variable)
+            found[id(holder)] = holder
+        return value
+
+    if distribution is not None:
+        _map(note, distribution)
+    return list(found.values())
+
+
+def current(distribution: tfd.Distribution) -> tfd.Distribution:
+    """Returns a distribution whose parameters are what its variables are now.
+
+    It is made anew, so that gradients reach the variables of every class of distribution:
+    many read their parameters in the constructor only.
+
+    Args:
+        distribution: A distribution. It is returned as it is if it has no variables.
+    """
+
+    def read(value: Any) -> Any:
+        if isinstance(value, tf.Variable) or _is_deferred(value):
+            return tf.convert_to_tensor(value)
+        return value
+
+    return _map(read, distribution)
+
+
+def check_is_learned(distribution: tfd.Distribution) -> None:
+    """Raises if a variable has no gradient, so that it would never be learned.
+
+    Args:
+        distribution: A distribution, perhaps with variables.
+    """
+    trained = [v for v in variables(distribution) if v.trainable]
+    # The variables of a strategy can be read by its replicas alone.
+    if not trained or tf.distribute.has_strategy():
+        return
+    missing: list[str] = []
+
+    # In a graph of its own, because a layer may be built while one is traced.
+    def trace() -> None:
+        with tf.GradientTape() as tape:
+            log_prob = current(distribution).log_prob(tf.ones((), distribution.dtype))
+        gradients = tape.gradient(log_prob, [v.value for v in trained])
+        pairs = zip(gradients, trained, strict=True)
+        missing.extend(
+            variable.name for gradient, variable in pairs if gradient is None
+        )
+
+    tf.function(trace, autograph=False).get_concrete_function()
+    if missing:
+        raise ValueError(
+            "Every trainable variable of a prior must have a gradient, or it would never "
+            "be learned; make it a number, or a variable with `trainable=False`. "
+            f"Received: prior={distribution} with no gradient for {missing}"
+        )
+
+
+def check_strategy(distribution: tfd.Distribution) -> None:
+    """Raises if a strategy could not update the variables of a distribution.
+
+    Args:
+        distribution: A distribution, perhaps with variables.
+    """
+    if not tf.distribute.has_strategy():
+        return
+    strategy = tf.distribute.get_strategy()
+    for variable in variables(distribution):
+        if not strategy.extended.variable_created_in_scope(variable.value):
+            raise ValueError(
+                "The variables of a prior must be created in the scope of the strategy "
+                "that trains the model; move the prior into `with strategy.scope():`. "
+                f"Received: variable={variable.name!r}, created outside of it"
+            )
+
+
+def is_variable(value: Any) -> bool:
+    """Whether a parameter changes in training: a variable, or made from one."""
+    return isinstance(value, tf.Variable | keras.Variable) or _is_deferred(value)
+
+
+def _is_deferred(value: Any) -> bool:
+    # A `TransformedVariable`: as TFP tells it from a distribution or a bijector.
+    return (
+        isinstance(value, tf.Module)
+        and hasattr(value, "dtype")
+        and hasattr(value, "shape")
+    )
+
+
+def _holder(variable: tf.Variable) -> keras.Variable:
+    """Returns the `keras.Variable` that holds a `tf.Variable`."""
+    holder = getattr(variable, _HOLDER, None)
+    if holder is None:
+        name = variable.name.partition(":")[0].replace("/", "_")
+        # Outside of the graph, if the layer is built while one is traced.
+        with tf.init_scope():
+            holder = keras.Variable(
+                tf.zeros(variable.shape, variable.dtype),
+                trainable=variable.trainable,
+                autocast=False,
+                name=name,
+            )
+        # What Keras's own constructor does with a `tf.Variable`, but for the conversion
+        # to a tensor that it begins with.
+        holder._initialize(variable)  # noqa: SLF001
+        setattr(variable, _HOLDER, holder)
+    return holder
+
+
+def _map(function: Any, distribution: tfd.Distribution) -> tfd.Distribution:
+    """Returns a copy with other parameters, or the same if none is another."""
+    changed = {}
+    for key, value in distribution.parameters.items():
+        new = _map_value(function, value)
+        if new is not value:
+            changed[key] = new
+    return distribution.copy(**changed) if changed else distribution
+
+
+def _map_value(function: Any, value: Any) -> Any:
+    if isinstance(value, tfd.Distribution):
+        return _map(function, value)
+    if isinstance(value, list | tuple):
+        new = [_map_value(function, part) for part in value]
+        is_same = all(one is other for one, other in zip(new, value, strict=True))
+        return value if is_same else type(value)(new)
+    return function(value)

@@ -283,11 +283,24 @@ def test_in_a_keras_model(data, tmp_path):
         model.compile(keras.optimizers.Adam(0.1), "mse")
         return model
 
-    options = {"make": make, "shuffle": False}
-    plateau = OTHERS["plateau"]
-    whole, _ = run(tmp_path / "whole", data, plateau, backup_first=True, **options)
-    run(tmp_path / "parts", data, plateau, backup_first=True, kill=3, **options)
-    resumed, _ = run(tmp_path / "parts", data, plateau, backup_first=True, **options)
+    def fit(folder, kill=None):
+        others = [
+            Report(),
+            OTHERS["plateau"](),
+            *([] if kill is None else [Kill(kill)]),
+        ]
+        backup = tfvn.callbacks.BackupAndRestore(tmp_path / folder)
+        backup.others = others[:2]
+        model = make()
+        model.fit(
+            *data, epochs=7, callbacks=[*others, backup], verbose=0, shuffle=False
+        )
+        return model
+
+    whole = fit("whole")
+    with pytest.raises(KeyboardInterrupt):
+        fit("parts", kill=3)
+    resumed = fit("parts")
     for one, other in zip(weights(whole), weights(resumed), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -324,49 +337,17 @@ def test_backup_of_version_0_1(data, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-class Counting(tfvn.Sequential):
-    """A model that counts the batches it was trained on, in a variable of its own."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.batches = CountOfBatches()
-
-    @property
-    def training_state_variables(self):
-        return [self.batches.count]
-
-    def train_step(self, data):
-        self.batches.count.assign_add(1)
-        return super().train_step(data)
-
-
-class CountOfBatches:
-    """Holds a variable that Keras does not see."""
-
-    def __init__(self):
-        self.count = keras.Variable(0, dtype="int64", trainable=False)
-
-
-def test_state_that_is_no_variable_of_the_model(data, tmp_path):
-    def make():
-        keras.utils.set_random_seed(1)
-        model = Counting([keras.Input((3,)), tfvn.MeanFieldDense(3)])
-        model.compile({"mean": "adam", "scale": "adam"}, "mse")
-        return model
-
-    first, _ = run(
-        tmp_path / "a", data, OTHERS["turns"], backup_first=True, kill=3, make=make
-    )
-    resumed, _ = run(
-        tmp_path / "a", data, OTHERS["turns"], backup_first=True, make=make
-    )
-    assert int(resumed.batches.count.numpy()) == 7 * 2
+def test_batches_that_were_trained_on(data, tmp_path):
+    turns = OTHERS["turns"]
+    first, _ = run(tmp_path / "a", data, turns, backup_first=True, kill=3)
+    resumed, _ = run(tmp_path / "a", data, turns, backup_first=True)
+    steps = -(-len(data[0]) // 16)
+    assert int(resumed.training_state.batches.numpy()) == 7 * steps
     # In version 0.1 the optimizer alone counted.
     write_old_backup(tmp_path / "old" / "backup.npz", first, 3)
-    resumed, _ = run(
-        tmp_path / "old", data, OTHERS["turns"], backup_first=True, make=make
-    )
-    assert int(resumed.batches.count.numpy()) == 7 * 2
+    resumed, _ = run(tmp_path / "old", data, turns, backup_first=True)
+    assert int(resumed.training_state.batches.numpy()) == 7 * steps
+    assert int(resumed.training_state.size.numpy()) == len(data[0])
 
 
 def test_half_written_backup_is_not_loaded(data, tmp_path):

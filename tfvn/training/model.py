@@ -20,10 +20,10 @@ from tfvn import passes
 from tfvn.layers.inside import stochastic_layers, weighted_layers
 from tfvn.layers.weighted_kl import UNKNOWN_SIZE
 from tfvn.training import elbo, schedules, train_size
-from tfvn.training.callbacks.backup import BackupAndRestore
+from tfvn.training.callbacks.steps import interrupt
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
 from tfvn.training.group_optimizer import GroupOptimizer
-from tfvn.training.run import TrainingRun, set_modes, warn_of_sums
+from tfvn.training.run import warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
 from tfvn.validation import check_choice, check_count
 
@@ -60,7 +60,8 @@ class BayesianTraining(keras.Model):
 
         Args:
             optimizer: An optimizer for all variables, or a dictionary of optimizers
-                for the groups `"mean"`, `"scale"` and `"default"`.
+                for the groups `"mean"`, `"scale"`, `"prior"` (variables of priors) and
+                `"default"`.
             loss: The negative log-likelihood of an example, as a Keras loss.
             *args: Further arguments of `keras.Model.compile`.
             kl_schedule: The weight of the KL: a number, a
@@ -192,35 +193,33 @@ class BayesianTraining(keras.Model):
         if data.are_arrays:
             train_size.warn_of_nan(x, y, sample_weight)
         x, are_arrays = data.x, data.are_arrays
-        run = TrainingRun(self._elbo)
-        if isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks.append(run)
-            set_modes(callbacks.callbacks)
-        else:
-            callbacks = [*tf.nest.flatten(callbacks or []), run]
-            set_modes(callbacks)
-            backups = [c for c in callbacks if isinstance(c, BackupAndRestore)]
-            if backups and shuffle and are_arrays and steps_per_epoch is None:
-                arrays = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
-                x = backups[0].data_order.batches(arrays, batch_size)
-                y = sample_weight = batch_size = None
-                are_arrays = False
-        return super().fit(
-            x,
-            y,
-            batch_size,
-            epochs,
-            verbose,
-            callbacks,
-            validation_data=validation_data,
-            # Keras warns that it does not shuffle the others.
-            shuffle=shuffle and (are_arrays or train_size.is_finite_py_dataset(x)),
-            class_weight=class_weight,
-            sample_weight=sample_weight,
-            initial_epoch=initial_epoch,
-            steps_per_epoch=steps_per_epoch,
-            **kwargs,
-        )
+        callbacks, backups = with_own_callbacks(callbacks, self, self._elbo)
+        if backups and shuffle and are_arrays and steps_per_epoch is None:
+            arrays = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
+            x = backups[0].data_order.batches(arrays, batch_size)
+            y = sample_weight = batch_size = None
+            are_arrays = False
+        try:
+            return super().fit(
+                x,
+                y,
+                batch_size,
+                epochs,
+                verbose,
+                callbacks,
+                validation_data=validation_data,
+                # Keras warns that it does not shuffle the others.
+                shuffle=shuffle and (are_arrays or train_size.is_finite_py_dataset(x)),
+                class_weight=class_weight,
+                sample_weight=sample_weight,
+                initial_epoch=initial_epoch,
+                steps_per_epoch=steps_per_epoch,
+                **kwargs,
+            )
+        except BaseException:
+            # Keras does not tell callbacks, which have to put things back.
+            interrupt(self)
+            raise
 
     def _check_path_gradient(self) -> None:
         layers = stochastic_layers(self)
@@ -237,13 +236,18 @@ class BayesianTraining(keras.Model):
 
     def make_train_function(self, force: bool = False) -> None:
         if self.train_function is None or force:
-            self.train_function = self._make_function(self._train_on)
+            self.train_function = self._make_function(self.run_train_step)
 
     def make_test_function(self, force: bool = False) -> None:
         if self.test_function is None or force:
-            self.test_function = self._make_function(self._test_on)
+            self.test_function = self._make_function(self.run_test_step)
 
-    def _train_on(self, data: Any) -> dict[str, Tensor]:
+    def run_train_step(self, data: Any) -> dict[str, Tensor]:
+        """Runs a `train_step` as `fit` does: the KL weighted, the batch counted.
+
+        Args:
+            data: A batch.
+        """
         with self._pass(training=True) as step:
             logs = self.train_step(data)
         self._check_path_gradient()
@@ -256,7 +260,12 @@ class BayesianTraining(keras.Model):
         self.training_state.count_batch()
         return logs
 
-    def _test_on(self, data: Any) -> dict[str, Tensor]:
+    def run_test_step(self, data: Any) -> dict[str, Tensor]:
+        """Runs a `test_step` as `evaluate` does: the KL weighted.
+
+        Args:
+            data: A batch.
+        """
         with self._pass(training=False):
             return self.test_step(data)
 

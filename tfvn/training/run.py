@@ -2,13 +2,13 @@
 
 import math
 import warnings
-from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 
 from tfvn.training import elbo, schedules
+from tfvn.training.callbacks.backup import BackupAndRestore
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
 from tfvn.training.state import read
 
@@ -77,20 +77,47 @@ class TrainingRun(keras.callbacks.Callback):
             )
 
 
-def set_modes(callbacks: Iterable[Any]) -> None:
-    """Tells callbacks whether the parts of the bound that they monitor should rise.
+def with_own_callbacks(
+    callbacks: Any, model: keras.Model, bound: elbo.ELBO
+) -> tuple[Any, list[BackupAndRestore]]:
+    """Returns the callbacks of a run with those that a `tfvn.Model` adds.
 
-    `keras.callbacks.EarlyStopping` and its kind know it of compiled metrics only.
+    Backups come last: what other callbacks do at the end of an epoch is part of the epoch,
+    and what they do when training begins would undo what is restored.
 
     Args:
-        callbacks: The callbacks of a run. Those with a `mode` that is not `"auto"` are
-            left as they are.
+        callbacks: The `callbacks` of `fit`.
+        model: The model.
+        bound: The bound that is trained on.
+
+    Returns:
+        The callbacks in the form in which they were given, and the backups among them.
     """
-    for callback in callbacks:
-        monitor = getattr(callback, "monitor", None)
-        if isinstance(monitor, str) and getattr(callback, "mode", None) == "auto":
-            name = monitor.removeprefix("val_")
-            callback.mode = _MODES.get(name, "auto")
+    run = TrainingRun(bound)
+    is_list = isinstance(callbacks, keras.callbacks.CallbackList)
+    given = callbacks.callbacks if is_list else keras.tree.flatten(callbacks or [])
+    backups = [c for c in given if isinstance(c, BackupAndRestore)]
+    others = [c for c in given if not isinstance(c, BackupAndRestore | TrainingRun)]
+    for backup in backups:
+        backup.others = others
+    for callback in others:
+        _set_mode(callback)
+    ordered = [*others, run, *backups]
+    if not is_list:
+        return ordered, backups
+    run.set_model(model)
+    callbacks.callbacks = ordered
+    return callbacks, backups
+
+
+def _set_mode(callback: Any) -> None:
+    """Tells a callback whether a part of the bound that it monitors should rise.
+
+    `keras.callbacks.EarlyStopping` and its kind know it of compiled metrics only.
+    """
+    monitor = getattr(callback, "monitor", None)
+    if isinstance(monitor, str) and getattr(callback, "mode", None) == "auto":
+        callback.mode = _MODES.get(monitor.removeprefix("val_"), "auto")
 
 
 def warn_of_sums(loss: Any) -> None:

@@ -1,6 +1,5 @@
 """A run that is killed, and goes on as if it had not been."""
 
-import inspect
 import json
 import os
 import pathlib
@@ -19,10 +18,6 @@ from tfvn.training.callbacks.run_state import (
 )
 from tfvn.training.data_order import DataOrder
 
-# How far up a list of callbacks may be that calls `set_model`: the method of a subclass
-# may be between.
-_FRAMES = 4
-
 
 class BackupAndRestore(keras.callbacks.Callback):
     """Saves the state of a run after every epoch, and resumes from it.
@@ -38,7 +33,9 @@ class BackupAndRestore(keras.callbacks.Callback):
     the list: patience, best values and best weights of `EarlyStopping`,
     `ReduceLROnPlateau`, `ModelCheckpoint` and of those of this library. A callback of
     your own takes part if it has a method `get_state()`, which returns numbers, strings,
-    arrays, or lists and dictionaries of them, and a method `set_state(state)`.
+    arrays, or lists and dictionaries of them, and a method `set_state(state)`. In a stock
+    `keras.Model`, which does not tell a callback of the others, list this one last and set
+    its attribute `others` to the list of the others.
 
     A backup is a single file that appears whole or not at all. It is removed when
     training ends. As in Keras, the history of a run that resumes starts with the first
@@ -72,28 +69,19 @@ class BackupAndRestore(keras.callbacks.Callback):
         self.backup_dir = pathlib.Path(backup_dir)
         self.delete_checkpoint = delete_checkpoint
         self.data_order = DataOrder(seed)
-        self._acts_last = False
-        self._others: list[Any] = []
+        # Set by the `fit` of a `tfvn.Model`; Keras tells no callback of the others.
+        self.others: list[Any] = []
 
     @property
     def path(self) -> pathlib.Path:
         """The file of the backup."""
         return self.backup_dir / "backup.npz"
 
-    def set_model(self, model: keras.Model) -> None:
-        super().set_model(model)
-        self._others = []
-        callbacks = _caller()
-        self._acts_last = callbacks is not None
-        if callbacks is not None:
-            self._others = callbacks.callbacks
-            # What every other callback does at the end of an epoch is part of the epoch,
-            # and what it does when training begins would undo what is restored.
-            self._others.append(_Last(self))
-
     def on_train_begin(self, logs: Any = None) -> None:
-        if not self._acts_last:
-            self.begin()
+        if not self.model.optimizer.built:
+            self.model.optimizer.build(self.model.trainable_variables)
+        # Read by `fit`, as that of Keras's own callback is.
+        self.model._initial_epoch = self._restore() if self.path.exists() else None  # noqa: SLF001
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         # `fit` has read it, and the next `fit` must not.
@@ -101,19 +89,12 @@ class BackupAndRestore(keras.callbacks.Callback):
         self.data_order.epoch.assign(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if not self._acts_last:
-            self.save(epoch + 1)
+        self.save(epoch + 1)
 
     def on_train_end(self, logs: Any = None) -> None:
-        if not self._acts_last:
-            self.end()
-
-    def begin(self) -> None:
-        """Restores the backup, if there is one."""
-        if not self.model.optimizer.built:
-            self.model.optimizer.build(self.model.trainable_variables)
-        # Read by `fit`, as that of Keras's own callback is.
-        self.model._initial_epoch = self._restore() if self.path.exists() else None  # noqa: SLF001
+        self.model._initial_epoch = None  # noqa: SLF001
+        if self.delete_checkpoint:
+            self.path.unlink(missing_ok=True)
 
     def save(self, epochs: int) -> None:
         """Writes the backup.
@@ -129,7 +110,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         }
         run = {
             "stopped": bool(self.model.stop_training),
-            "callbacks": encode(callback_states(self._others), arrays),
+            "callbacks": encode(callback_states(self.others), arrays),
         }
         partial = self.path.with_suffix(f".{os.getpid()}.partial")
         with partial.open("wb") as file:
@@ -145,12 +126,6 @@ class BackupAndRestore(keras.callbacks.Callback):
         # In one step: whoever looks sees the old backup or the new one.
         partial.replace(self.path)
 
-    def end(self) -> None:
-        """Removes the backup of a run that is over."""
-        self.model._initial_epoch = None  # noqa: SLF001
-        if self.delete_checkpoint:
-            self.path.unlink(missing_ok=True)
-
     def _restore(self) -> int:
         with np.load(self.path) as saved:
             names = json.loads(str(saved["names"]))
@@ -161,7 +136,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             states = decode(run["callbacks"], saved) if run else {}
             epoch = int(saved["epoch"])
         self._restore_variables(names, values, is_old)
-        unmatched = restore_callbacks(self._others, states)
+        unmatched = restore_callbacks(self.others, states)
         if unmatched:
             warnings.warn(
                 "These callbacks are in the backup or in this run, but not in both; "
@@ -179,10 +154,10 @@ class BackupAndRestore(keras.callbacks.Callback):
         self, names: list[str], values: list[np.ndarray], is_old: bool
     ) -> None:
         variables = variables_of_run(self.model)
+        # In version 0.1 the optimizer alone counted the batches that were trained on.
+        counts = getattr(self.model, "training_state_variables", [])
         if is_old:
             names, values = _without_weights_of_kl(names, values, variables)
-            # The batches that were trained on were counted by the optimizer alone.
-            counts = getattr(self.model, "training_state_variables", [])
             variables = [v for v in variables if not any(v is c for c in counts)]
         shapes = [tuple(value.shape) for value in values]
         if shapes != [tuple(variable.shape) for variable in variables]:
@@ -194,42 +169,9 @@ class BackupAndRestore(keras.callbacks.Callback):
             )
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
-        if is_old:
-            for count in counts:
-                count.assign(
-                    keras.ops.cast(self.model.optimizer.iterations, count.dtype)
-                )
-
-
-class _Last(keras.callbacks.Callback):
-    """Stands at the end of the list of callbacks, and lets a backup act there."""
-
-    def __init__(self, backup: BackupAndRestore):
-        super().__init__()
-        self.backup = backup
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        self.backup.begin()
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.backup.save(epoch + 1)
-
-    def on_train_end(self, logs: Any = None) -> None:
-        self.backup.end()
-
-
-def _caller() -> keras.callbacks.CallbackList | None:
-    """Returns the list of callbacks whose `set_model` is being called, if one is.
-
-    Keras tells a callback which model it watches, but not which callbacks there are.
-    """
-    frame = inspect.currentframe()
-    for _ in range(_FRAMES):
-        frame = None if frame is None else frame.f_back
-        caller = None if frame is None else frame.f_locals.get("self")
-        if isinstance(caller, keras.callbacks.CallbackList):
-            return caller
-    return None
+        if is_old and counts:
+            batches = self.model.training_state.batches
+            batches.assign(keras.ops.cast(self.model.optimizer.iterations, "int64"))
 
 
 def _without_weights_of_kl(

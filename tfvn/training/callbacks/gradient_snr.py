@@ -215,7 +215,7 @@ class GradientSNR(Guard):
 
         # The model's own step, whatever it is, but with nothing applied.
         with intercepted(self.model.optimizer, receive, applies=False):
-            self.model.train_step(batch)
+            getattr(self.model, "run_train_step", self.model.train_step)(batch)
         if not seen:
             raise ValueError(
                 "`GradientSNR` sees what `model.optimizer` is given, in `apply` or "

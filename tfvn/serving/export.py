@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.prediction.outputs import find_kinds
+from tfvn.prediction.kinds import find_kinds
 from tfvn.serving import card, versions, warmup
 from tfvn.serving.endpoints import SEED, Endpoints
 from tfvn.serving.loader import LoadedModel

@@ -22,6 +22,7 @@ from tfvn.training import schedules, train_size
 from tfvn.training.callbacks.backup import BackupAndRestore
 from tfvn.training.elbo import ELBO, log_mean_exp_loss
 from tfvn.training.group_optimizer import GroupOptimizer
+from tfvn.training.metric_inputs import as_metrics_see
 from tfvn.training.run import TrainingRun
 
 Tensor = Any
@@ -229,6 +230,12 @@ class BayesianTraining(keras.Model):
             tf.stack([nll * replicas, kl, weight]), sample_weight=_batch_size(x)
         )
         return nll + shared / replicas
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Tensor]:
+        y, y_pred = as_metrics_see(self, y, y_pred)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _negative_log_likelihood(
         self, y: Any, y_pred: Any, sample_weight: Any, training: bool

@@ -115,11 +115,20 @@ def find_kinds(model: keras.Model, outputs: Any, inputs: Any = None) -> list[Kin
     losses = losses_of(model, structure)
     layers = last_layers(model, len(losses))
     told = [_checked(kind) for kind in _told(model, structure, outputs)]
-    names = [path[-1] if path else "" for path, _ in _paths(structure)]
-    return [
-        _kind(kind, layer, loss, f" {name!r}" if len(names) > 1 else "")
-        for kind, layer, loss, name in zip(told, layers, losses, names, strict=True)
-    ]
+    kinds = []
+    for kind, layer, loss, (path, leaf) in zip(
+        told, layers, losses, _paths(structure), strict=True
+    ):
+        name = f" {path[-1]!r}" if len(losses) > 1 else ""
+        if kind in (AUTO, PROBABILITIES):
+            _check_axis(kind, layer, leaf, name)
+        kinds.append(_kind(kind, layer, loss, name))
+    return kinds
+
+
+def name_of(kind: Kind) -> str:
+    """Returns what a kind is called."""
+    return kind.alias if isinstance(kind, Likelihood) else kind
 
 
 def _structure(model: keras.Model, inputs: Any) -> Any:
@@ -128,9 +137,12 @@ def _structure(model: keras.Model, inputs: Any) -> Any:
         return graph._outputs_struct  # noqa: SLF001
     if inputs is None:
         return None
-    symbols = keras.tree.map_structure(
-        lambda value: keras.KerasTensor((None, *value.shape[1:]), value.dtype), inputs
-    )
+
+    def symbol(value: Any) -> keras.KerasTensor:
+        dtype = keras.backend.standardize_dtype(value.dtype)
+        return keras.KerasTensor((None, *value.shape[1:]), dtype)
+
+    symbols = keras.tree.map_structure(symbol, inputs)
     structure = model.compute_output_spec(symbols)
     model._clear_losses()  # noqa: SLF001
     return structure
@@ -188,13 +200,6 @@ def _choices() -> list[str]:
 
 def _kind(told: Any, layer: Any, loss: Any, name: str) -> Kind:
     """Returns the kind of one output."""
-    if told in (AUTO, PROBABILITIES) and _is_softmax_of_another_axis(layer):
-        raise ValueError(
-            f"The classes of the model's output{name} must be on its last axis, along "
-            "which entropies are taken, and its softmax is over another; move that axis "
-            "to the end with `keras.layers.Permute`, or pass `outputs='regression'` for "
-            f"mean and spread alone. Received: outputs={told!r} for layer {layer.name!r}"
-        )
     if told == AUTO:
         return _infer(layer, loss, name)
     if isinstance(told, Likelihood) or told in KINDS:
@@ -274,17 +279,23 @@ def _activation(layer: Any) -> Any:
     return activation.func if isinstance(activation, functools.partial) else activation
 
 
-def _is_softmax_of_another_axis(layer: Any) -> bool:
+def _check_axis(told: str, layer: Any, symbol: Any, name: str) -> None:
+    """Refuses a softmax over another axis than the last."""
+    axis: Any = -1
+    activation = getattr(layer, "activation", None)
     if isinstance(layer, keras.layers.Softmax):
         axis = layer.axis
-    else:
-        activation = getattr(layer, "activation", None)
-        if not isinstance(activation, functools.partial):
-            return False
+    elif isinstance(activation, functools.partial):
         axis = activation.keywords.get("axis", -1)
     axes = axis if isinstance(axis, list | tuple) else [axis]
-    rank = len(layer.output.shape)
-    return [a % rank for a in axes] != [rank - 1]
+    if [*axes] in ([-1], [len(symbol.shape) - 1] if symbol is not None else [-1]):
+        return
+    raise ValueError(
+        f"The classes of the model's output{name} must be on its last axis, along which "
+        "entropies are taken, and its softmax is over another; move that axis to the end "
+        "with `keras.layers.Permute`, or pass `outputs='regression'` for mean and spread "
+        f"alone. Received: outputs={told!r} for layer {layer.name!r} with axis={axis}"
+    )
 
 
 def _from_loss(loss: Any) -> Kind | None:

@@ -64,6 +64,7 @@ class Mixture:
             return self._likelihood.cdf(self._outputs, y)
 
         stds = tf.sqrt(self._variances)
+        uniform = tf.ensure_shape(uniform, self._means.shape)
         return _inverse(cdf, self._means, stds, uniform, self._likelihood.discrete)
 
     @property
@@ -84,7 +85,7 @@ def _inverse(
         q: Probabilities in (0, 1).
         is_discrete: Whether only integers count.
     """
-    q = tf.broadcast_to(tf.cast(q, mean.dtype), tf.shape(mean))
+    q = tf.cast(q, mean.dtype) * tf.ones_like(mean)
     # By Cantelli's inequality a quantile is within this interval, for every distribution.
     # It is a little wider, in order to be so after rounding.
     odds = q / (1.0 - q)

@@ -84,10 +84,13 @@ def _of_distribution(
         summary["upper"] = mixture.quantile(1.0 - tail)
     if seeds is not None and "samples" in parts:
         shape = mixture.shape_of_draws[1:]
-        # Behind all seeds that layers take.
+        # By other seeds than those that layers take.
         uniform = tf.map_fn(
             lambda seed: tf.random.stateless_uniform(
-                shape, random.fold_in(seed, -2 - index), dtype=draws.dtype
+                shape,
+                random.fold_in(seed, -2 - index),
+                dtype=draws.dtype,
+                alg="philox",
             ),
             seeds,
             fn_output_signature=draws.dtype,

@@ -9,7 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.prediction.kinds import find_kinds
+from tfvn.likelihoods import Likelihood
+from tfvn.prediction.distribution import check_level
+from tfvn.prediction.kinds import find_kinds, name_of
 from tfvn.serving import card, versions, warmup
 from tfvn.serving.endpoints import SEED, Endpoints
 from tfvn.serving.loader import LoadedModel
@@ -24,6 +26,7 @@ def export_ensemble(
     labels: Sequence[str] | None = None,
     example: Any = None,
     input_signature: Any = None,
+    interval: float | None = None,
 ) -> pathlib.Path:
     """Exports a model as an ensemble that TensorFlow Serving answers from.
 
@@ -32,12 +35,15 @@ def export_ensemble(
 
     - `serving_default`: `mean`, `std`, `entropy` and `mutual_information` of
       `num_samples` fresh draws, as `tfvn.ensemble_predict` gives them; for regression
-      `mean` and `std`.
-    - `samples`: the draws themselves, on axis 1.
+      `mean` and `std`; for outputs that are parameters of a distribution of the target
+      `mean`, `std`, `aleatoric_std`, `epistemic_std` and, with `interval=0.9`, the bounds
+      `lower` and `upper` between which the target lies with probability 0.9.
+    - `samples`: the draws themselves, on axis 1. For outputs that are parameters of a
+      distribution, a target drawn from the distribution of each draw.
     - `seeded`: as `serving_default`, for two integers `seed` in each row. The same seed
       and inputs get the same answer, within 1e-5, whatever else is in the batch.
-    - `mean`: `mean` and `entropy` of a pass without noise, by the means of all weights.
-      Left out for models with a variance layer, which would guess.
+    - `mean`: `mean` and `entropy`, or `mean` and `aleatoric_std`, of a pass without
+      noise, by the means of all weights. Left out for models with a variance layer, which would guess.
 
     The only input of a model is called `inputs`; several have their own names. The
     outputs of a model with several begin with the name of one: `age_mean`. Inputs that
@@ -64,6 +70,8 @@ def export_ensemble(
             up; `None` is a row of zeros.
         input_signature: A `tf.TensorSpec`, or a structure of them with names, for models
             that are neither sequential nor functional.
+        interval: The probability of the interval between `lower` and `upper`, for
+            outputs that have a distribution; `None` serves none.
 
     Returns:
         The directory of the version.
@@ -82,15 +90,16 @@ def export_ensemble(
     ('irises', '1')
     """
     _check(model, num_samples, labels)
-    kinds = find_kinds(model, outputs)
-    endpoints = Endpoints(model, num_samples, kinds, input_signature)
+    kinds = find_kinds(model, outputs, input_signature)
+    _check_interval(interval, kinds)
+    endpoints = Endpoints(model, num_samples, kinds, input_signature, interval)
     base = pathlib.Path(path)
     requests = _requests(endpoints, example)
     with versions.publishing(base, version) as draft:
         _write(draft.folder, model, endpoints)
         extra = draft.folder / card.FOLDER
         extra.mkdir()
-        card.write(extra, model, num_samples, kinds, requests, labels)
+        card.write(extra, model, num_samples, kinds, requests, labels, interval)
         warmup.write(extra, base.resolve().name, requests)
         _try(draft.folder, requests)
         return draft.publish()
@@ -114,6 +123,19 @@ def _check(model: Any, num_samples: Any, labels: Any) -> None:
         raise ValueError(
             "Argument `labels` must be a list of strings, of one line each. "
             f"Received: labels={labels!r}"
+        )
+
+
+def _check_interval(interval: Any, kinds: list[Any]) -> None:
+    if interval is None:
+        return
+    check_level("interval", interval)
+    if not any(isinstance(kind, Likelihood) for kind in kinds):
+        raise ValueError(
+            "Argument `interval` must be `None` for outputs without a distribution of "
+            "the target, which `tfvn.losses.GaussianNLL` or `outputs='normal'` gives "
+            f"them. Received: interval={interval} for outputs "
+            f"{[name_of(kind) for kind in kinds]}"
         )
 
 

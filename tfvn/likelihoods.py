@@ -210,6 +210,16 @@ class StudentT(_LocationScale):
     def law(self, location: Tensor, scale: Tensor) -> tfd.Distribution:
         return tfd.StudentT(tf.constant(self.df, location.dtype), location, scale)
 
+    def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
+        # One op, where TFP's own, which has gradients too, takes hundreds.
+        parts = self.split(outputs)
+        z = (y - parts[0]) * tf.exp(-self._log_scale(parts))
+        df = tf.constant(self.df, z.dtype)
+        tail = 0.5 * tf.math.betainc(
+            0.5 * df, tf.constant(0.5, z.dtype), df / (df + tf.square(z))
+        )
+        return tf.where(z < 0.0, tail, 1.0 - tail)
+
 
 @registry.register("log_normal")
 @dataclasses.dataclass(frozen=True)

@@ -154,12 +154,12 @@ def test_impossible_targets_make_the_loss_infinite():
 
 @pytest.mark.parametrize("df", [2.0, -1, float("inf"), float("nan")])
 def test_bad_degrees_of_freedom(df):
-    with pytest.raises(ValueError, match="above 2.*Received: df"):
+    with pytest.raises(ValueError, match=r"above 2.*Received: df"):
         tfvn.losses.StudentTNLL(df)
 
 
 def test_unknown_likelihood():
-    with pytest.raises(ValueError, match="Unknown likelihood.*'poisson'"):
+    with pytest.raises(ValueError, match=r"Unknown likelihood.*'poisson'"):
         tfvn.losses.NegativeLogLikelihood("gamma")
 
 

@@ -128,12 +128,25 @@ class PredictiveDistribution(EnsemblePrediction):
         q = np.asarray(q, "float64")
         for value in q.ravel():
             check_level("q", value)
-        values = [
-            self._each(lambda mixture, value=value: [mixture.quantile(value)])
-            for value in q.ravel()
-        ]
-        shape = (*q.shape, *np.shape(self.mean))
-        return np.reshape(np.asarray(values, "float64"), shape)
+        return self.quantile_of_each(np.multiply.outer(q, np.ones_like(self.mean)))
+
+    def quantile_of_each(self, q: np.ndarray) -> np.ndarray:
+        """Returns quantiles of other probabilities for each target.
+
+        Args:
+            q: Probabilities in (0, 1), of the shape of `mean` behind any axes.
+        """
+        outputs: Any = self.outputs
+        # All at once: a search for many numbers takes as many steps as one for a few.
+        flat = np.reshape(q, (-1, *self.mean.shape[1:]))
+        times = len(flat) // max(1, len(outputs))
+        (found,) = _by_rows(
+            self.likelihood,
+            np.concatenate([outputs] * times) if times else outputs,
+            lambda mixture, q: [mixture.quantile(q)],
+            flat,
+        )
+        return np.reshape(found, np.shape(q))
 
     def log_prob(self, y: Any) -> np.ndarray:
         """Returns the logarithm of the density, or of the probability of a count, in nats.

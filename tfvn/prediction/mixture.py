@@ -1,5 +1,6 @@
 """The distribution of targets that an ensemble predicts: a mixture over its draws."""
 
+import math
 from typing import Any
 
 import tensorflow as tf
@@ -51,7 +52,8 @@ class Mixture:
         Args:
             q: A number, or a tensor of the shape of the mean.
         """
-        return _inverse(self.cdf, self.mean, self.std, q, self._likelihood.discrete)
+        scale = tf.reduce_min(tf.sqrt(self._variances), axis=1)
+        return self._inverse(self.cdf, self.mean, self.std, scale, q)
 
     def outcomes(self, uniform: Tensor) -> Tensor:
         """Returns a target drawn from the distribution of each draw.
@@ -65,55 +67,62 @@ class Mixture:
 
         stds = tf.sqrt(self._variances)
         uniform = tf.ensure_shape(uniform, self._means.shape)
-        return _inverse(cdf, self._means, stds, uniform, self._likelihood.discrete)
+        return self._inverse(cdf, self._means, stds, stds, uniform)
+
+    def _inverse(
+        self, cdf: Any, mean: Tensor, std: Tensor, scale: Tensor, q: Tensor
+    ) -> Tensor:
+        """Returns the smallest `y` with `cdf(y) >= q`, by bisection.
+
+        Args:
+            cdf: A distribution function, elementwise.
+            mean: Its mean.
+            std: Its standard deviation.
+            scale: Standard deviation of its narrowest part.
+            q: Probabilities in (0, 1).
+        """
+        is_discrete = self._likelihood.discrete
+        q = tf.cast(q, mean.dtype) * tf.ones_like(mean)
+        # By Cantelli's inequality a quantile is within this interval, for every
+        # distribution. It is a little wider, in order to be so after rounding.
+        odds = q / (1.0 - q)
+        largest = mean.dtype.max / 4
+        low = mean - std * (1.001 * tf.math.rsqrt(odds)) - 1e-6 * tf.abs(mean)
+        high = mean + std * (1.001 * tf.sqrt(odds)) + 1e-6 * tf.abs(mean)
+        low, high = (tf.clip_by_value(edge, -largest, largest) for edge in (low, high))
+        # Relative to the answer or, where that may be zero, to the scale.
+        small = 1e-10 * scale * (1.0 if self._likelihood.above == -math.inf else 0.0)
+        if is_discrete:
+            low, high = tf.floor(low) - 1.0, tf.math.ceil(high)
+
+        def middle_of(low: Tensor, high: Tensor) -> Tensor:
+            middle = low + 0.5 * (high - low)
+            return tf.floor(middle) if is_discrete else middle
+
+        def is_wide(step: Tensor, low: Tensor, high: Tensor) -> Tensor:
+            middle = middle_of(low, high)
+            width = high - low
+            is_open = (low < middle) & (middle < high)
+            if not is_discrete:
+                size = tf.maximum(tf.abs(low), tf.abs(high))
+                is_open &= width > tf.maximum(1e-10 * size, small)
+            return tf.reduce_any(is_open)
+
+        def halve(step: Tensor, low: Tensor, high: Tensor) -> Any:
+            middle = middle_of(low, high)
+            is_above = cdf(middle) >= q
+            low, high = (
+                tf.where(is_above, low, middle),
+                tf.where(is_above, middle, high),
+            )
+            return step + 1, low, high
+
+        _, _, high = tf.while_loop(
+            is_wide, halve, (0, low, high), maximum_iterations=_MOST_STEPS
+        )
+        return high
 
     @property
     def shape_of_draws(self) -> Tensor:
         """The shape of the draws' means."""
         return tf.shape(self._means)
-
-
-def _inverse(
-    cdf: Any, mean: Tensor, std: Tensor, q: Tensor, is_discrete: bool
-) -> Tensor:
-    """Returns the smallest `y` with `cdf(y) >= q`, by bisection.
-
-    Args:
-        cdf: A distribution function, elementwise.
-        mean: Its mean.
-        std: Its standard deviation.
-        q: Probabilities in (0, 1).
-        is_discrete: Whether only integers count.
-    """
-    q = tf.cast(q, mean.dtype) * tf.ones_like(mean)
-    # By Cantelli's inequality a quantile is within this interval, for every distribution.
-    # It is a little wider, in order to be so after rounding.
-    odds = q / (1.0 - q)
-    largest = mean.dtype.max / 4
-    low = mean - std * (1.001 * tf.math.rsqrt(odds)) - 1e-6 * tf.abs(mean)
-    high = mean + std * (1.001 * tf.sqrt(odds)) + 1e-6 * tf.abs(mean)
-    low, high = (tf.clip_by_value(edge, -largest, largest) for edge in (low, high))
-    if is_discrete:
-        low, high = tf.floor(low) - 1.0, tf.math.ceil(high)
-
-    def middle_of(low: Tensor, high: Tensor) -> Tensor:
-        middle = low + 0.5 * (high - low)
-        return tf.floor(middle) if is_discrete else middle
-
-    def is_wide(step: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        middle = middle_of(low, high)
-        return tf.reduce_any((low < middle) & (middle < high))
-
-    def halve(step: Tensor, low: Tensor, high: Tensor) -> Any:
-        middle = middle_of(low, high)
-        is_above = cdf(middle) >= q
-        return (
-            step + 1,
-            tf.where(is_above, low, middle),
-            tf.where(is_above, middle, high),
-        )
-
-    _, _, high = tf.while_loop(
-        is_wide, halve, (0, low, high), maximum_iterations=_MOST_STEPS
-    )
-    return high

@@ -79,6 +79,16 @@ def test_prediction_page_runs_as_printed(capsys):
     assert scope["answer"].mean.shape == (360, 10)
 
 
+def test_regression_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "regression.md")
+    scope = {}
+    exec(block, scope)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "PredictiveDistribution with num_samples=20:"
+    assert float(shown[-1].split()[-1]) > 0.8
+    assert (scope["lower"] < scope["upper"]).all()
+
+
 def test_contributing_runs_as_printed(capsys, registries):
     scope = {}
     for block in python_blocks(ROOT / "CONTRIBUTING.md"):

@@ -65,3 +65,29 @@ def test_errors_say_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"tfvn\[plots\]"):
         tfvn.plots.risk_coverage(Y, P)
+
+
+def test_regression_band_shows_the_intervals_in_the_order_of_the_inputs():
+    outputs = np.random.default_rng(0).normal(size=(4, 3, 2))
+    answer = tfvn.PredictiveDistribution.of_draws("normal", outputs)
+    x = np.array([3.0, 1.0, 2.0, 0.0])
+    ax = tfvn.plots.regression_band(x, answer, y=np.arange(4.0), levels=(0.8,))
+    line, points = ax.lines
+    np.testing.assert_array_equal(line.get_xdata(), [0, 1, 2, 3])
+    np.testing.assert_allclose(line.get_ydata(), answer.mean[[3, 1, 2, 0], 0])
+    np.testing.assert_array_equal(points.get_xdata(), x)
+    (band,) = ax.collections
+    lower, upper = answer.interval(0.8)
+    box = band.get_paths()[0].get_extents()
+    assert (box.ymin, box.ymax) == pytest.approx((lower.min(), upper.max()))
+    assert tfvn.plots.regression_band(x, answer, ax=ax) is ax
+    with pytest.raises(ValueError, match="one number for each row"):
+        tfvn.plots.regression_band(x[:2], answer)
+
+
+def test_coverage_shows_shares_of_targets():
+    answer = tfvn.PredictiveDistribution.of_draws("normal", np.zeros((4, 3, 2)))
+    ax = tfvn.plots.coverage(answer, [0.1, -0.1, 1.0, 5.0], num_levels=3)
+    (_, line) = ax.lines
+    np.testing.assert_allclose(line.get_xdata(), [0.25, 0.5, 0.75])
+    np.testing.assert_allclose(line.get_ydata(), [0.5, 0.5, 0.75])

@@ -9,6 +9,7 @@ from tfvn import (
     kernel,
     kl,
     layers,
+    likelihoods,
     plots,
     posteriors,
     priors,
@@ -71,6 +72,7 @@ from tfvn.layers import (
 )
 from tfvn.prediction import (
     EnsemblePrediction,
+    PredictiveDistribution,
     ensemble_predict,
     mean_predict,
     metrics,
@@ -133,6 +135,7 @@ __all__ = [
     "NoisyLSTM",
     "NoisyLSTMCell",
     "NoisyResidual",
+    "PredictiveDistribution",
     "Sequential",
     "VarianceConv1D",
     "VarianceConv2D",
@@ -157,6 +160,7 @@ __all__ = [
     "kl",
     "layers",
     "learning_rates",
+    "likelihoods",
     "losses",
     "mean_predict",
     "metrics",

@@ -1,5 +1,6 @@
 """Pictures of uncertainty. They need matplotlib: `pip install "tfvn[plots]"`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,105 @@ def risk_coverage(y_true: Any, y_pred: Any, scores: Any = None, ax: Any = None) 
     ax = _axes(ax)
     ax.plot(answered / len(labels), risk, label=f"area {risk.mean():.4f}")
     ax.set(xlabel="coverage", ylabel="risk", xlim=(0, 1))
+    ax.legend()
+    return ax
+
+
+def regression_band(
+    x: Any,
+    answer: Any,
+    y: Any = None,
+    ax: Any = None,
+    levels: Sequence[float] = (0.5, 0.9),
+) -> Any:
+    """Draws the predicted mean over an input, and the bands that targets lie in.
+
+    Args:
+        x: One number for each row: an input, or the time.
+        answer: A `tfvn.PredictiveDistribution` with one target.
+        y: Targets, to be drawn as points.
+        ax: The matplotlib `Axes` to draw on; `None` makes one.
+        levels: The probabilities of the bands.
+
+    Returns:
+        The `Axes`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> answer = tfvn.PredictiveDistribution.of_draws("normal", np.zeros((3, 5, 2)))
+    >>> ax = tfvn.plots.regression_band([0.0, 1.0, 2.0], answer, y=[0.1, -0.2, 0.3])
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['90 %', '50 %', 'mean', 'targets']
+    """
+    x, mean = np.ravel(x), np.asarray(answer.mean)
+    if mean.size != len(x) or not len(x):
+        raise ValueError(
+            "Argument `x` must have one number for each row of a prediction of one "
+            f"target. Received: x of {len(x)} numbers, a mean of shape {mean.shape}"
+        )
+    order = np.argsort(x, kind="stable")
+    ax = _axes(ax)
+    (line,) = ax.plot(x[order], np.ravel(mean)[order], label="mean", zorder=2)
+    # The widest below the others, all in the colour of the line.
+    for level in sorted(levels, reverse=True):
+        lower, upper = (np.ravel(bound)[order] for bound in answer.interval(level))
+        color, label = line.get_color(), f"{100 * level:g} %"
+        ax.fill_between(
+            x[order], lower, upper, color=color, alpha=0.2, lw=0, label=label
+        )
+    if y is not None:
+        ax.plot(
+            x, np.ravel(y), ".", color="0.3", markersize=3, label="targets", zorder=3
+        )
+    handles, labels = ax.get_legend_handles_labels()
+    # Bands first, and the points last.
+    bands = [index for index, label in enumerate(labels) if label.endswith("%")]
+    others = [index for index in range(len(labels)) if index not in bands]
+    shown = [*bands, *others]
+    ax.legend([handles[i] for i in shown], [labels[i] for i in shown])
+    ax.set(xlabel="input", ylabel="target")
+    return ax
+
+
+def coverage(answer: Any, y: Any, ax: Any = None, num_levels: int = 19) -> Any:
+    """Draws how many targets lie within intervals of all probabilities.
+
+    An honest prediction is on the diagonal; below it, intervals are too narrow.
+
+    Args:
+        answer: A `tfvn.PredictiveDistribution`.
+        y: Targets.
+        ax: The matplotlib `Axes` to draw on; `None` makes one.
+        num_levels: Number of probabilities.
+
+    Returns:
+        The `Axes`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> answer = tfvn.PredictiveDistribution.of_draws("normal", np.zeros((2, 5, 2)))
+    >>> ax = tfvn.plots.coverage(answer, [0.0, 9.0], num_levels=1)
+    >>> ax.lines[1].get_ydata().tolist()
+    [0.5]
+    """
+    levels = np.arange(1, num_levels + 1) / (num_levels + 1)
+    targets = answer.align(y)
+    bounds = [answer.interval(level) for level in levels]
+    covered = [np.mean((low <= targets) & (targets <= up)) for low, up in bounds]
+    ax = _axes(ax)
+    ax.plot([0, 1], [0, 1], color="0.6", linestyle="--", label="honest")
+    error = np.mean(np.abs(covered - levels))
+    ax.plot(levels, covered, marker=".", label=f"off by {error:.3f} on average")
+    ax.set(
+        xlabel="probability of the interval",
+        ylabel="share of targets within",
+        xlim=(0, 1),
+        ylim=(0, 1),
+    )
     ax.legend()
     return ax
 

@@ -21,13 +21,46 @@ def test_several_inputs_and_outputs():
     }
     model = keras.Model({"a": first, "b": second}, outputs)
     x = {"a": X, "b": X[:, :2]}
-    kinds = ["probabilities", "regression", "regression"]
-    kinds = [kinds[["digit", "size", "plain"].index(key)] for key in sorted(outputs)]
+    # The last activation says what a digit is.
+    kinds = {"size": "regression", "plain": "regression"}
     answer = tfvn.ensemble_predict(model, x, outputs=kinds, num_samples=4)
     assert answer["digit"].entropy.shape == (6,)
     assert answer["size"].entropy is None
     assert answer["size"].std.min() > 0
     assert answer["plain"].std.max() == 0
+
+
+class TestScalarOutputs:
+    """Outputs of shape `(batch_size,)`: figures have one number for each row."""
+
+    @pytest.mark.parametrize("kind", ["logits", "probabilities"])
+    @pytest.mark.parametrize("num_samples", [1, 4])
+    def test_binary(self, kind, num_samples):
+        activation = "sigmoid" if kind == "probabilities" else None
+        middle, last = models.mean_field("local"), layers.Dense(1, activation)
+        model = keras.Sequential([keras.Input((FEATURES,)), middle, last])
+        inputs = keras.Input((FEATURES,))
+        scalar = keras.Sequential([inputs, *model.layers, layers.Reshape(())])
+        assert scalar.output_shape == (None,)
+        for told in (f"binary_{kind}", kind):
+            arguments = {"num_samples": num_samples, "seed": 1, "outputs": told}
+            one = tfvn.ensemble_predict(scalar, X, return_samples=True, **arguments)
+            other = tfvn.ensemble_predict(model, X, **arguments)
+            assert one.samples.shape == (6, num_samples)
+            np.testing.assert_allclose(one.mean, other.mean[:, 0], atol=1e-6)
+            for name in ("entropy", "expected_entropy", "mutual_information"):
+                figure = getattr(one, name)
+                assert figure.shape == (6,)
+                np.testing.assert_allclose(figure, getattr(other, name), atol=1e-5)
+
+    def test_distribution(self):
+        last = [models.mean_field("local", 1), layers.Reshape(())]
+        model = keras.Sequential([keras.Input((FEATURES,)), *last])
+        model.compile("sgd", tfvn.losses.GaussianNLL(scale=0.5))
+        answer = tfvn.ensemble_predict(model, X, num_samples=4)
+        assert answer.mean.shape == answer.interval(0.5)[0].shape == (6,)
+        np.testing.assert_allclose(answer.aleatoric_std, 0.5, rtol=1e-6)
+        assert answer.log_prob(np.zeros((6, 1))).shape == (6,)
 
 
 class TestFigures:
@@ -57,7 +90,7 @@ class TestFigures:
         assert answer.mutual_information.min() > 1e-3
 
     @pytest.mark.parametrize(
-        "outputs", ["binary_logits", "binary_probabilities", "logits"]
+        "outputs", ["binary_logits", "binary_probabilities", "logits", "probabilities"]
     )
     def test_one_binary_output(self, outputs):
         last = layers.Dense(1, None if "logits" in outputs else "sigmoid")
@@ -96,64 +129,3 @@ class TestFigures:
         assert lines[1].split() == ["mean", "float32", "(6,", "3)"]
         assert len(answer) == 6
         assert answer.samples is None
-
-
-class TestKinds:
-    @pytest.mark.parametrize(
-        ("activation", "loss", "kind"),
-        [
-            ("softmax", None, "probabilities"),
-            ("sigmoid", None, "binary_probabilities"),
-            (
-                None,
-                keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-                "logits",
-            ),
-            (None, keras.losses.BinaryCrossentropy(from_logits=True), "binary_logits"),
-            (None, "mse", "regression"),
-            (None, "categorical_crossentropy", "probabilities"),
-            (None, tfvn.losses.GaussianNLL(scale=1.0), "regression"),
-        ],
-    )
-    def test_are_inferred(self, activation, loss, kind):
-        model = sequential(models.mean_field("local"), activation=activation)
-        if loss is not None:
-            model.compile("sgd", loss)
-        assert tfvn.prediction.outputs.find_kinds(model, "auto") == [kind]
-
-    def test_an_activation_layer_and_a_nested_model_tell(self):
-        inner = sequential(models.mean_field("local"))
-        inputs = keras.Input((FEATURES,))
-        assert (
-            tfvn.ensemble_predict(keras.Model(inputs, inner(inputs)), X).entropy
-            is not None
-        )
-        model = sequential(models.mean_field("local"), activation=None)
-        model.add(layers.Softmax())
-        assert tfvn.ensemble_predict(model, X).entropy is not None
-
-    @pytest.mark.parametrize("form", ["list", "dictionary"])
-    def test_losses_by_name_are_those_of_the_outputs(self, form):
-        inputs = keras.Input((FEATURES,))
-        hidden = models.mean_field("local")(inputs)
-        outputs = [
-            layers.Dense(1, name="size")(hidden),
-            layers.Dense(CLASSES, name="digit")(hidden),
-        ]
-        names = ["size", "digit"]
-        if form == "dictionary":
-            # Keys need not be the names of layers.
-            names = ["amount", "class"]
-            outputs = dict(zip(names, outputs, strict=True))
-        model = keras.Model(inputs, outputs)
-        crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile("sgd", dict(zip(names, ["mse", crossentropy], strict=True)))
-        answer = tfvn.ensemble_predict(model, X, num_samples=2)
-        size, digit = (answer[i if form == "list" else names[i]] for i in range(2))
-        assert size.entropy is None
-        assert digit.entropy is not None
-
-    def test_silence_is_refused(self):
-        model = sequential(models.mean_field("local"), activation=None)
-        with pytest.raises(ValueError, match="says what the model's outputs are"):
-            tfvn.ensemble_predict(model, X)

@@ -27,7 +27,7 @@ class TestModels:
             "dose": keras.layers.Dense(1)(hidden),
         }
         model = keras.Model({"image": images, "age": ages}, outputs)
-        kinds = ["regression", "probabilities"]  # in the order of their names
+        kinds = {"dose": "regression"}  # what a risk is, its activation says
         path = tfvn.export_ensemble(model, tmp_path / "m", 4, outputs=kinds)
         served = LoadedModel(path)
         inputs = {"image": np.ones((3, 2, 2)), "age": np.ones((3, 1))}
@@ -94,7 +94,7 @@ class TestModels:
         model = Subclassed()
         x = np.ones((2, 3), "float32")
         model(x)
-        kinds = ["regression", "probabilities"]
+        kinds = {"risk": "probabilities", "dose": "regression"}
         path = tfvn.export_ensemble(
             model,
             tmp_path / "m",
@@ -112,7 +112,7 @@ class TestModels:
         drawn = tfvn.ensemble_predict(model, x, num_samples=3, outputs=kinds)
         assert drawn["dose"].entropy is None
         assert drawn["risk"].entropy.shape == (2,)
-        with pytest.raises(ValueError, match="one kind for each of 2 outputs"):
+        with pytest.raises(ValueError, match="must be a dictionary"):
             tfvn.ensemble_predict(model, x, outputs=["regression"] * 3)
 
     def test_regression_has_no_entropy(self, tmp_path):

@@ -64,6 +64,7 @@ from tfvn.layers.gru_cell import (
     MeanFieldGRUCell,
     VarianceGRUCell,
 )
+from tfvn.layers.heads import LikelihoodHead, NormalHead
 from tfvn.layers.learned_scale import LearnedScale
 from tfvn.layers.lstm import (
     LSTM,
@@ -127,6 +128,7 @@ __all__ = [
     "KTiedLSTMCell",
     "LSTMCell",
     "LearnedScale",
+    "LikelihoodHead",
     "MeanFieldConv1D",
     "MeanFieldConv2D",
     "MeanFieldConv2DTranspose",
@@ -144,6 +146,7 @@ __all__ = [
     "NoisyLSTM",
     "NoisyLSTMCell",
     "NoisyResidual",
+    "NormalHead",
     "Preset",
     "RandomWeightsLayer",
     "StochasticLayer",

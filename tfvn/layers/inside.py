@@ -1,4 +1,4 @@
-"""The layers with a random kernel inside a model, and passes with other estimators."""
+"""What is inside a model: its graph, its random layers, and passes with other estimators."""
 
 import contextlib
 import threading
@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+
+# What `keras.Model(inputs, outputs)` itself makes, and has no public name.
+from keras.src.models.functional import Functional
 
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.layers.weighted_kl import WeightedKL
@@ -19,6 +22,30 @@ def all_layers(model: keras.Layer) -> list[keras.Layer]:
     """Returns a model and all layers in it, however deep, each once."""
     # The only list of all nested layers that Keras has.
     return list(model._flatten_layers())  # noqa: SLF001
+
+
+def functional_graph(operation: Any) -> Functional | None:
+    """Returns the graph that a call of a model follows, or `None` for other calls."""
+    call = getattr(type(operation), "call", None)
+    if isinstance(operation, Functional) and call is Functional.call:
+        return operation
+    if isinstance(operation, keras.Sequential) and call is keras.Sequential.call:
+        # What a sequential model builds for itself, unless its inputs are structures.
+        return operation._functional  # noqa: SLF001
+    return None
+
+
+def last_layer(symbol: Any) -> Any:
+    """Returns the layer, or the operation, that a symbolic output comes from.
+
+    Of a nested model that is its own last layer, and of one that is applied to each time
+    step, the layer that is applied.
+    """
+    layer, _, index = symbol._keras_history  # noqa: SLF001
+    while isinstance(layer, keras.layers.TimeDistributed):
+        layer = layer.layer
+    graph = functional_graph(layer)
+    return layer if graph is None else last_layer(graph.outputs[index])
 
 
 def stochastic_layers(model: keras.Layer) -> list[RandomWeightsLayer]:

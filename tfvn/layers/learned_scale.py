@@ -6,6 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from tfvn import likelihoods
+
 Tensor = Any
 
 
@@ -14,7 +16,8 @@ class LearnedScale(keras.layers.Layer):
     """Appends the logarithms of learned standard deviations to its inputs.
 
     The last layer of a regression model that is trained with `tfvn.losses.GaussianNLL()`:
-    one standard deviation for each output, the same for all examples.
+    one standard deviation for each output, the same for all examples. Predictions know
+    from this layer that the outputs are means and logarithms of standard deviations.
 
     Args:
         initial_scale: Where the standard deviations start.
@@ -43,6 +46,8 @@ class LearnedScale(keras.layers.Layer):
                 f"Received: initial_scale={initial_scale!r}"
             )
         self.initial_scale = initial_scale
+        self.likelihood = likelihoods.Normal()
+        self.supports_masking = True
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         self.log_scale = self.add_weight(

@@ -1,12 +1,14 @@
 """Predictions with honest uncertainty, and what measures it."""
 
 from tfvn.prediction import metrics
+from tfvn.prediction.distribution import PredictiveDistribution
 from tfvn.prediction.ensemble import ensemble_predict, mean_predict, zero_mean_predict
 from tfvn.prediction.result import EnsemblePrediction
 from tfvn.prediction.sample_model import sample_model
 
 __all__ = [
     "EnsemblePrediction",
+    "PredictiveDistribution",
     "ensemble_predict",
     "mean_predict",
     "metrics",

@@ -12,14 +12,16 @@ import tensorflow as tf
 
 from tfvn import estimators
 from tfvn.layers.inside import stochastic_layers
+from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
-from tfvn.prediction import outputs as output_kinds
 from tfvn.prediction.data import Rows, concatenate, with_a_row
+from tfvn.prediction.distribution import PredictiveDistribution
+from tfvn.prediction.kinds import find_kinds
 from tfvn.prediction.program import functional_graph
 from tfvn.prediction.result import EnsemblePrediction
 from tfvn.prediction.sampler import EstimatorOf, Sampler, cast, sampler_of
 
-_PARTS = ("mean", "std", "entropy", "expected_entropy", "mutual_information")
+_PARTS = ("mean", "std", "entropy", "expected_entropy", "mutual_information", "outputs")
 
 # Seconds of work after which a progress bar appears.
 _PATIENCE = 3.0
@@ -61,9 +63,13 @@ def ensemble_predict(
             `keras.utils.set_random_seed` makes reproducible).
         return_samples: Whether to return the draws themselves.
         outputs: What the model's outputs are: `"logits"` or `"probabilities"` of
-            classes, `"binary_logits"` or `"binary_probabilities"` of independent
-            answers, or `"regression"`; a list for several outputs. `"auto"` takes it
-            from the last activation or the compiled loss, and raises if they do not say.
+            classes; `"binary_logits"` or `"binary_probabilities"` of independent
+            answers; `"normal"`, `"laplace"`, `"student_t"`, `"log_normal"` or
+            `"poisson"` for the parameters of a distribution of the target, as
+            `tfvn.losses` takes them, or an instance of `tfvn.likelihoods`; or
+            `"regression"` for numbers. For several outputs a list, or a dictionary by
+            the name of the output. `"auto"` takes it from the last layer and the
+            compiled loss, and raises unless they say it clearly.
         verbose: `"auto"` for a progress bar on work of more than some seconds, 0 for
             none, 1 for one at once.
 
@@ -71,7 +77,8 @@ def ensemble_predict(
         An `EnsemblePrediction` with `mean`, `std`, `entropy`, `expected_entropy`,
         `mutual_information` and, if asked for, `samples`, the draws on axis 1; for a
         model with several outputs, a structure of them. Draws and means of logits are
-        probabilities.
+        probabilities. Where the outputs are parameters of a distribution, it is a
+        `PredictiveDistribution`, with intervals and quantiles of the target.
 
     Example:
 
@@ -226,7 +233,7 @@ class _Ensemble:
         """Returns what `ensemble_predict` does."""
         _check_count("batch_size", batch_size)
         pair = seed_pair(seed)
-        kinds = output_kinds.find_kinds(self.model, outputs)
+        kinds = find_kinds(self.model, outputs, cast(with_a_row(self.rows.first)))
         parts = (*_PARTS, "samples") if return_samples else _PARTS
         block = self.sampler.block_size(self.num_samples)
         blocks = math.ceil(batch_size / (block or batch_size))
@@ -240,16 +247,28 @@ class _Ensemble:
             function = self.sampler.function(x, self.num_samples, kinds, parts)
             summary = function(cast(x), pair, index * blocks)
             summaries.append(_to_numpy(summary, batch))
+        # Of targets that are drawn afterwards, one for each draw.
+        seeds = [
+            [*pair.numpy().view("uint32"), index] if return_samples else None
+            for index in range(len(kinds))
+        ]
         return self.sampler.pack(
-            [self._collect(parts) for parts in zip(*summaries, strict=True)]
+            [
+                self._collect(parts, kind, seed)
+                for parts, kind, seed in zip(
+                    zip(*summaries, strict=True), kinds, seeds, strict=True
+                )
+            ]
         )
 
     def _collect(
-        self, batches: tuple[dict[str, np.ndarray], ...]
+        self, batches: tuple[dict[str, np.ndarray], ...], kind: Any, seed: Any = None
     ) -> EnsemblePrediction:
         arrays = {
             name: concatenate([batch[name] for batch in batches]) for name in batches[0]
         }
+        if isinstance(kind, Likelihood):
+            return PredictiveDistribution.of_draws(kind, arrays["outputs"], seed)
         return EnsemblePrediction(num_samples=self.num_samples, **arrays)
 
 

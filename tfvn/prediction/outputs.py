@@ -1,16 +1,15 @@
-"""What the outputs of a model mean, and how draws of them are summarised."""
+"""How draws of outputs are summarised, by what they are."""
 
-import inspect
 from typing import Any
 
-import keras
 import tensorflow as tf
 
-from tfvn.prediction.program import functional_graph
+from tfvn import random
+from tfvn.likelihoods import Likelihood
+from tfvn.prediction.mixture import Mixture
 
 Tensor = Any
 
-AUTO = "auto"
 LOGITS = "logits"
 PROBABILITIES = "probabilities"
 BINARY_LOGITS = "binary_logits"
@@ -21,54 +20,13 @@ KINDS = (LOGITS, PROBABILITIES, BINARY_LOGITS, BINARY_PROBABILITIES, REGRESSION)
 # Infinite logits, as of a mask or an overflow of half precision, stand for these.
 _LARGEST_LOGIT = 1e30
 
-_BINARY_LOSSES = (
-    keras.losses.BinaryCrossentropy,
-    keras.losses.BinaryFocalCrossentropy,
-    keras.losses.binary_crossentropy,
-    keras.losses.binary_focal_crossentropy,
-)
-
-
-def find_kinds(model: keras.Model, outputs: Any) -> Any:
-    """Returns the kind of each output: what was told or, for `"auto"`, inferred.
-
-    Args:
-        model: The model.
-        outputs: `"auto"`, one of `KINDS` for all outputs, or a list with one for each.
-
-    Returns:
-        One kind for all outputs, or a list with one for each.
-    """
-    told = outputs if isinstance(outputs, list | tuple) else [outputs]
-    for kind in told:
-        if kind not in (AUTO, *KINDS):
-            raise ValueError(
-                f"Argument `outputs` must be one of {[AUTO, *KINDS]}, or a list with one "
-                f"for each output. Received: outputs={outputs!r}"
-            )
-    graph = functional_graph(model)
-    # How many outputs another model has is known once it is called.
-    symbols = [None] * len(told) if graph is None else graph.outputs
-    losses = _losses(getattr(model, "loss", None), graph)
-    if len(told) == 1:
-        told = list(told) * len(symbols)
-    if len(told) != len(symbols):
-        raise ValueError(
-            f"Argument `outputs` must have one kind for each of {len(symbols)} outputs. "
-            f"Received: outputs={outputs!r}"
-        )
-    if len(losses) == 1:
-        losses = losses * len(symbols)
-    if len(losses) != len(symbols):
-        losses = [None] * len(symbols)
-    return [
-        _infer(symbol, loss) if kind == AUTO else kind
-        for kind, symbol, loss in zip(told, symbols, losses, strict=True)
-    ]
-
 
 def summaries_of(
-    flat: list[Tensor], kinds: list[str], parts: tuple[str, ...]
+    flat: list[Tensor],
+    kinds: list[Any],
+    parts: tuple[str, ...],
+    level: float | None = None,
+    seeds: Tensor | None = None,
 ) -> list[dict[str, Tensor]]:
     """Returns parts of what draws of each output say.
 
@@ -76,6 +34,10 @@ def summaries_of(
         flat: Draws of the outputs, as in `summarize`.
         kinds: What they are: one kind for all of them, or one for each.
         parts: Which parts to return, as far as there are any.
+        level: The probability of the interval between `lower` and `upper`, of outputs
+            that have a distribution.
+        seeds: Integers of shape `(batch_size, 2)`, by which `samples` of such outputs
+            are drawn.
     """
     if len(kinds) not in (1, len(flat)):
         raise ValueError(
@@ -85,9 +47,58 @@ def summaries_of(
     if len(kinds) == 1:
         kinds = kinds * len(flat)
     summaries = [
-        summarize(draws, kind) for draws, kind in zip(flat, kinds, strict=True)
+        _of_distribution(kind, draws, parts, level, seeds, index)
+        if isinstance(kind, Likelihood)
+        else summarize(draws, kind)
+        for index, (draws, kind) in enumerate(zip(flat, kinds, strict=True))
     ]
     return [{p: s[p] for p in parts if p in s} for s in summaries]
+
+
+def _of_distribution(
+    likelihood: Likelihood,
+    draws: Tensor,
+    parts: tuple[str, ...],
+    level: float | None,
+    seeds: Tensor | None,
+    index: int,
+) -> dict[str, Tensor]:
+    """Returns what draws of the parameters of a distribution say.
+
+    Args:
+        likelihood: The family of distributions.
+        draws: As in `summarize`.
+        parts: Which parts will be asked for; the others may be missing.
+        level: As in `summaries_of`.
+        seeds: As in `summaries_of`.
+        index: The number of the output: others draw other samples.
+    """
+    draws = _as_float(draws)
+    mixture = Mixture(likelihood, draws)
+    names = ("mean", "std", "aleatoric_std", "epistemic_std")
+    summary = {name: getattr(mixture, name) for name in names}
+    summary["outputs"] = draws
+    if level is not None and "lower" in parts:
+        tail = 0.5 * (1.0 - level)
+        summary["lower"] = mixture.quantile(tail)
+        summary["upper"] = mixture.quantile(1.0 - tail)
+    if seeds is not None and "samples" in parts:
+        shape = mixture.shape_of_draws[1:]
+        # By other seeds than those that layers take.
+        uniform = tf.map_fn(
+            lambda seed: tf.random.stateless_uniform(
+                shape,
+                random.fold_in(seed, -2 - index),
+                dtype=draws.dtype,
+                alg="philox",
+            ),
+            seeds,
+            fn_output_signature=draws.dtype,
+        )
+        smallest = 1e-7  # of which 1 differs in float32
+        uniform = tf.clip_by_value(uniform, smallest, 1.0 - smallest)
+        summary["samples"] = mixture.outcomes(uniform)
+    return summary
 
 
 def summarize(draws: Tensor, kind: str) -> dict[str, Tensor]:
@@ -101,10 +112,14 @@ def summarize(draws: Tensor, kind: str) -> dict[str, Tensor]:
         A dictionary of `samples`, `mean` and `std` and, except for regression, of
         `entropy`, `expected_entropy` and `mutual_information`.
     """
-    dtype = tf.float64 if draws.dtype == tf.float64 else tf.float32
-    draws = tf.cast(draws, dtype)
-    if kind == LOGITS and draws.shape[-1] == 1:
-        kind = BINARY_LOGITS  # a softmax of one class would say nothing
+    draws = _as_float(draws)
+    # Of outputs that are one number for each example, the last axis is that of the draws.
+    is_scalar = draws.shape.rank == 2
+    if is_scalar or draws.shape[-1] == 1:
+        # A distribution over one class would say nothing.
+        kind = {LOGITS: BINARY_LOGITS, PROBABILITIES: BINARY_PROBABILITIES}.get(
+            kind, kind
+        )
     if kind == REGRESSION:
         return _moments(draws)
     # Entropies of the draws come from the logits, where they are exact.
@@ -128,7 +143,7 @@ def summarize(draws: Tensor, kind: str) -> dict[str, Tensor]:
     binary = kind in (BINARY_LOGITS, BINARY_PROBABILITIES)
     entropy = (_binary_entropy if binary else _entropy)(moments["mean"])
     expected = tf.reduce_mean(entropies, axis=1)
-    if binary and draws.shape[-1] == 1:
+    if binary and not is_scalar and draws.shape[-1] == 1:
         entropy, expected = entropy[..., 0], expected[..., 0]
     return {
         **moments,
@@ -137,6 +152,10 @@ def summarize(draws: Tensor, kind: str) -> dict[str, Tensor]:
         # Not negative but for rounding.
         "mutual_information": tf.maximum(entropy - expected, 0.0),
     }
+
+
+def _as_float(draws: Tensor) -> Tensor:
+    return tf.cast(draws, tf.float64 if draws.dtype == tf.float64 else tf.float32)
 
 
 def _moments(draws: Tensor) -> dict[str, Tensor]:
@@ -158,61 +177,3 @@ def _entropy(probabilities: Tensor) -> Tensor:
 def _binary_entropy(probability: Tensor) -> Tensor:
     other = 1.0 - probability
     return -tf.math.xlogy(probability, probability) - tf.math.xlogy(other, other)
-
-
-def _losses(loss: Any, graph: Any) -> list[Any]:
-    """Returns the losses of the outputs, in their order, or one for all of them."""
-    if not isinstance(loss, dict) or graph is None:
-        return keras.tree.flatten(loss)
-    # As Keras finds them: by the key of an output or else by the name of its layer.
-    paths = keras.tree.flatten_with_path(graph._outputs_struct)  # noqa: SLF001
-    keys = [path[-1] if path else None for path, _ in paths]
-    return [
-        loss.get(key, loss.get(name))
-        for key, name in zip(keys, graph.output_names, strict=True)
-    ]
-
-
-def _infer(symbol: Any, loss: Any) -> str:
-    activation = _last_activation(symbol)
-    if activation is keras.activations.softmax:
-        return PROBABILITIES
-    if activation is keras.activations.sigmoid:
-        return BINARY_PROBABILITIES
-    if loss is None:
-        raise ValueError(
-            "Neither the last activation nor a compiled loss says what the model's "
-            f"outputs are; expected `outputs` to be one of {list(KINDS)}. "
-            f"Received: outputs={AUTO!r}"
-        )
-    from_logits = _from_logits(keras.losses.get(loss))
-    if from_logits is None:
-        return REGRESSION
-    if _is_binary(keras.losses.get(loss)):
-        return BINARY_LOGITS if from_logits else BINARY_PROBABILITIES
-    return LOGITS if from_logits else PROBABILITIES
-
-
-def _last_activation(symbol: Any) -> Any:
-    """Returns the activation of the layer that an output comes from, if it has one."""
-    if symbol is None:
-        return None
-    layer, _, index = symbol._keras_history  # noqa: SLF001
-    graph = functional_graph(layer)
-    if graph is not None:
-        return _last_activation(graph.outputs[index])
-    if isinstance(layer, keras.layers.Softmax):
-        return keras.activations.softmax
-    return getattr(layer, "activation", None)
-
-
-def _from_logits(loss: Any) -> bool | None:
-    """Returns whether a crossentropy takes logits, or `None` for another loss."""
-    if isinstance(loss, keras.losses.Loss):
-        return loss.get_config().get("from_logits")
-    parameter = inspect.signature(loss).parameters.get("from_logits")
-    return None if parameter is None else parameter.default
-
-
-def _is_binary(loss: Any) -> bool:
-    return loss in _BINARY_LOSSES or type(loss) in _BINARY_LOSSES

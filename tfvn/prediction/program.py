@@ -18,6 +18,7 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.models.functional import Functional
 
 from tfvn.layers.base import StochasticLayer
+from tfvn.layers.inside import functional_graph
 from tfvn.prediction import noise
 
 Tensor = Any
@@ -206,17 +207,6 @@ class Program:
             self._index_of[id(tensor)] = len(self.held)
             self.held.append(tensor)
         return self._index_of[id(tensor)]
-
-
-def functional_graph(operation: Any) -> Functional | None:
-    """Returns the graph that a call of a model follows, or `None` for other calls."""
-    call = getattr(type(operation), "call", None)
-    if isinstance(operation, Functional) and call is Functional.call:
-        return operation
-    if isinstance(operation, keras.Sequential) and call is keras.Sequential.call:
-        # What a sequential model builds for itself, unless its inputs are structures.
-        return operation._functional  # noqa: SLF001
-    return None
 
 
 def _flatten(structure: Any) -> list[Any]:

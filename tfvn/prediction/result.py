@@ -1,9 +1,19 @@
 """What an ensemble says."""
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
+
+# What a `PredictiveDistribution` has beside.
+_OF_DISTRIBUTIONS = (
+    "aleatoric_std",
+    "cdf",
+    "epistemic_std",
+    "interval",
+    "log_prob",
+    "quantile",
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -13,7 +23,9 @@ class EnsemblePrediction:
     Entropies are in nats. The entropy of the mean is all that the ensemble does not
     know; the expected entropy is what it would not know even if it were sure of its
     weights; their difference, the mutual information, is what its draws disagree on.
-    For regression these are `None`: what the draws disagree on is `std`.
+    For regression these are `None`: what the draws disagree on is `std`. It knows
+    nothing of the noise in the targets, so that `mean` plus and minus some of it is no
+    interval for them; a `tfvn.PredictiveDistribution` has one.
 
     Attributes:
         mean: Mean over the draws, of probabilities or, for regression, of outputs.
@@ -45,17 +57,35 @@ class EnsemblePrediction:
     mutual_information: np.ndarray | None = None
     samples: np.ndarray | None = None
 
+    # What is no array with one row for each example to look at.
+    _hidden: ClassVar[tuple[str, ...]] = ("num_samples",)
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the arrays that there are, by name."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        del values["num_samples"]
+        names = [f.name for f in dataclasses.fields(self) if f.name not in self._hidden]
+        values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # Only what is not there comes here.
+        if name in _OF_DISTRIBUTIONS:
+            raise AttributeError(
+                f"Only predictions of a distribution of the targets have `{name}`; train "
+                "with a loss that says what it is, such as `tfvn.losses.GaussianNLL`, or "
+                "pass `outputs='normal'` to `ensemble_predict` if the outputs are means "
+                "and logarithms of standard deviations. Received: a prediction of "
+                f"{'numbers' if self.entropy is None else 'classes'}, which has "
+                f"{sorted(self.to_dict())}"
+            )
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}"
+        )
 
     def __len__(self) -> int:
         return len(self.mean)
 
     def __repr__(self) -> str:
-        lines = [f"EnsemblePrediction with num_samples={self.num_samples}:"]
+        lines = [f"{type(self).__name__} with num_samples={self.num_samples}:"]
         for name, value in self.to_dict().items():
             line = f"  {name:<19}{value.dtype} {value.shape}"
             # Averages that mean something, of what has one figure for each example.

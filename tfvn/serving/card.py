@@ -9,6 +9,8 @@ import keras
 
 from tfvn.installed import version
 from tfvn.layers.inside import stochastic_layers
+from tfvn.likelihoods import Likelihood
+from tfvn.prediction.kinds import name_of
 
 # Where a SavedModel keeps files that are no part of its graph.
 FOLDER = "assets.extra"
@@ -42,14 +44,24 @@ There is no signature `mean`: the weights of a variance layer have mean zero, an
 prediction by them is a guess.
 """
 
+_DISTRIBUTION = """
+`std` is how far targets are from `mean`: their own noise, `aleatoric_std`, and what the
+draws disagree on, `epistemic_std`. `samples` are targets, one for each draw of the weights.
+"""
+
+_INTERVAL = """
+A target lies between `lower` and `upper` with probability {interval}.
+"""
+
 
 def write(
     folder: pathlib.Path,
     model: keras.Model,
     num_samples: int,
-    kinds: Sequence[str],
+    kinds: Sequence[Any],
     signatures: Iterable[str],
     labels: Sequence[str] | Mapping[str, Sequence[str]] | None,
+    interval: float | None = None,
 ) -> None:
     """Writes what is known of an export.
 
@@ -61,12 +73,15 @@ def write(
         signatures: Names of the signatures.
         labels: Names of the classes, if they are known, or a dictionary of them by the
             names of several outputs.
+        interval: The probability of the interval that is served, if there is one.
     """
     signatures = list(signatures)
+    names = [name_of(kind) for kind in kinds]
     facts = {
         "model": model.name,
         "num_samples": num_samples,
-        "outputs": list(kinds),
+        "outputs": names,
+        "interval": interval,
         "signatures": signatures,
         "labels": labels,
         "parameters": model.count_params(),
@@ -83,9 +98,13 @@ def write(
         num_samples=num_samples,
         parameters=model.count_params(),
         tfvn=version("tfvn"),
-        outputs=", ".join(kinds),
+        outputs=", ".join(names),
         signatures="\n".join(rows),
     )
+    if any(isinstance(kind, Likelihood) for kind in kinds):
+        text += _DISTRIBUTION
+    if interval is not None:
+        text += _INTERVAL.format(interval=interval)
     if "mean" not in signatures:
         text += _NO_MEAN
     (folder / CARD).write_text(text, "utf-8")

@@ -19,7 +19,17 @@ from tfvn.serving.rows import RowSampler
 
 Tensor = Any
 
-SUMMARY = ("mean", "std", "entropy", "mutual_information")
+# As far as an output has them.
+SUMMARY = (
+    "mean",
+    "std",
+    "aleatoric_std",
+    "epistemic_std",
+    "lower",
+    "upper",
+    "entropy",
+    "mutual_information",
+)
 
 # The name of the only input of a model; several have the names of their own.
 INPUT = "inputs"
@@ -40,9 +50,11 @@ class Endpoints:
     Args:
         model: A model that has been built.
         num_samples: Number of draws.
-        kinds: What each output is, as `tfvn.prediction.outputs.find_kinds` says.
+        kinds: What each output is, as `tfvn.prediction.kinds.find_kinds` says.
         input_signature: A structure of `tf.TensorSpec`, or `None` for a sequential or
             functional model, which says it itself.
+        level: The probability of the interval that is served for outputs that have a
+            distribution, or `None` for no interval.
 
     Attributes:
         specs: What the inputs are, by name.
@@ -58,12 +70,13 @@ class Endpoints:
         self,
         model: keras.Model,
         num_samples: int,
-        kinds: list[str],
+        kinds: list[Any],
         input_signature: Any = None,
+        level: float | None = None,
     ):
         self._model, self._kinds = model, kinds
         self._structure, self.specs = _inputs(model, input_signature)
-        self._sampler = RowSampler(model, num_samples, kinds)
+        self._sampler = RowSampler(model, num_samples, kinds, level)
         if not self._sampler.draws:
             raise ValueError(
                 "Argument `model` must have a layer that draws noise: a stochastic layer, "
@@ -104,7 +117,9 @@ class Endpoints:
             outputs = self._model(self._checked(tensors), training=False)
         self._model._clear_losses()  # noqa: SLF001
         draws = [output[:, None] for output in keras.tree.flatten(outputs)]
-        summaries = summaries_of(draws, self._kinds, ("mean", "entropy"))
+        summaries = summaries_of(
+            draws, self._kinds, ("mean", "aleatoric_std", "entropy")
+        )
         return _named(self._model, outputs, summaries)
 
     def _checked(self, tensors: dict[str, Tensor]) -> Any:

@@ -9,7 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.prediction.outputs import find_kinds
+from tfvn.likelihoods import Likelihood
+from tfvn.prediction.distribution import check_level
+from tfvn.prediction.kinds import find_kinds, name_of
 from tfvn.serving import card, versions, warmup
 from tfvn.serving.endpoints import SEED, Endpoints
 from tfvn.serving.labels import Labels, checked_labels
@@ -32,6 +34,7 @@ def export_ensemble(
     labels: Labels | None = None,
     example: Any = None,
     input_signature: Any = None,
+    interval: float | None = None,
 ) -> pathlib.Path:
     """Exports a model as an ensemble that TensorFlow Serving answers from.
 
@@ -40,12 +43,15 @@ def export_ensemble(
 
     - `serving_default`: `mean`, `std`, `entropy` and `mutual_information` of
       `num_samples` fresh draws, as `tfvn.ensemble_predict` gives them; for regression
-      `mean` and `std`.
-    - `samples`: the draws themselves, on axis 1.
+      `mean` and `std`; for outputs that are parameters of a distribution of the target
+      `mean`, `std`, `aleatoric_std`, `epistemic_std` and, with `interval=0.9`, the bounds
+      `lower` and `upper` between which the target lies with probability 0.9.
+    - `samples`: the draws themselves, on axis 1. For outputs that are parameters of a
+      distribution, a target drawn from the distribution of each draw.
     - `seeded`: as `serving_default`, for two integers `seed` in each row. The same seed
       and inputs get the same answer, within 1e-5, whatever else is in the batch.
-    - `mean`: `mean` and `entropy` of a pass without noise, by the means of all weights.
-      Left out for models with a variance layer, which would guess.
+    - `mean`: `mean` and `entropy`, or `mean` and `aleatoric_std`, of a pass without
+      noise, by the means of all weights. Left out for models with a variance layer, which would guess.
 
     The only input of a model is called `inputs`; several have their own names. The
     outputs of a model with several begin with the name of one: `age_mean`. Inputs that
@@ -81,6 +87,8 @@ def export_ensemble(
             up; `None` is a row of zeros, or of empty strings.
         input_signature: A `tf.TensorSpec`, or a structure of them with names, for models
             that are neither sequential nor functional.
+        interval: The probability of the interval between `lower` and `upper`, for
+            outputs that have a distribution; `None` serves none.
 
     Returns:
         The directory of the version.
@@ -102,15 +110,16 @@ def export_ensemble(
     num_samples = int(num_samples)
     base = versions.place(path)
     versions.check(base, version)
-    kinds = find_kinds(model, outputs)
-    endpoints = Endpoints(model, num_samples, kinds, input_signature)
+    kinds = find_kinds(model, outputs, input_signature)
+    _check_interval(interval, kinds)
+    endpoints = Endpoints(model, num_samples, kinds, input_signature, interval)
     requests = _requests(endpoints, example)
     labels = checked_labels(labels, kinds, endpoints.draws)
     with versions.publishing(base, version) as draft:
         _write(draft.folder, model, endpoints)
         extra = draft.folder / card.FOLDER
         extra.mkdir()
-        card.write(extra, model, num_samples, kinds, requests, labels)
+        card.write(extra, model, num_samples, kinds, requests, labels, interval)
         warmup.write(extra, base.resolve().name, requests)
         _try(draft.folder, requests, num_samples)
         return draft.publish()
@@ -140,6 +149,19 @@ def _check(model: Any, num_samples: Any) -> None:
             "that has not called `tf.config.experimental.enable_op_determinism()`. "
             f"Received: {reason(error)}"
         ) from error
+
+
+def _check_interval(interval: Any, kinds: list[Any]) -> None:
+    if interval is None:
+        return
+    check_level("interval", interval)
+    if not any(isinstance(kind, Likelihood) for kind in kinds):
+        raise ValueError(
+            "Argument `interval` must be `None` for outputs without a distribution of "
+            "the target, which `tfvn.losses.GaussianNLL` or `outputs='normal'` gives "
+            f"them. Received: interval={interval} for outputs "
+            f"{[name_of(kind) for kind in kinds]}"
+        )
 
 
 def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndarray]]:

@@ -34,11 +34,19 @@ class RowSampler:
     Args:
         model: A model that has been built.
         num_samples: Number of draws.
-        kinds: What each output is, as `tfvn.prediction.outputs.find_kinds` says.
+        kinds: What each output is, as `tfvn.prediction.kinds.find_kinds` says.
+        level: The probability of the interval of outputs that have a distribution.
     """
 
-    def __init__(self, model: keras.Model, num_samples: int, kinds: list[str]):
+    def __init__(
+        self,
+        model: keras.Model,
+        num_samples: int,
+        kinds: list[Any],
+        level: float | None = None,
+    ):
         self.model, self.num_samples, self.kinds = model, num_samples, kinds
+        self._level = level
         with replaced_estimators(model, with_a_kernel_per_row):
             found = [noise.noise_of(layer) for layer in all_layers(model)]
         kinds_of_noise = [kind for kind in found if kind is not None]
@@ -78,7 +86,7 @@ class RowSampler:
             def draw_block(tensors: list[Tensor]) -> list[dict[str, Tensor]]:
                 *held, seeds = tensors
                 draws = self._draws(draw, held, seeds)
-                return summaries_of(draws, self.kinds, parts)
+                return summaries_of(draws, self.kinds, parts, self._level, seeds)
 
             # The seeds that people choose are neighbours, as are those that are made of
             # one; from hashed ones, each row can count up and meet no other.

@@ -1,28 +1,93 @@
 """Negative log-likelihoods that Keras does not have."""
 
-import math
 from typing import Any
 
 import keras
-from keras import ops
+import tensorflow as tf
+
+from tfvn import likelihoods
 
 Tensor = Any
 
-# Scales below exp(-15) or above exp(15) would leave float32 when squared and divided.
-LARGEST_LOG_SCALE = 15.0
 
-_HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
+@keras.saving.register_keras_serializable("tfvn")
+class NegativeLogLikelihood(keras.losses.Loss):
+    """The negative log-likelihood of targets, in nats, summed over the last axis.
+
+    The loss also tells predictions, exports and, in a `tfvn.Model`, metrics what the
+    model's outputs are.
+
+    Targets have the shape of the outputs but for the last axis, on which the outputs have
+    as many numbers for each target as the likelihood has parameters: all first
+    parameters, then all second ones. Single targets may have that last axis of size 1 or
+    not.
+
+    Args:
+        likelihood: The family of distributions: `"normal"`, `"laplace"`, `"student_t"`,
+            `"log_normal"`, `"poisson"`, or an instance of `tfvn.likelihoods`.
+        reduction: As in every Keras loss.
+        name: Name of the loss.
+        dtype: As in every Keras loss.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> loss = tfvn.losses.NegativeLogLikelihood("poisson")
+    >>> float(loss(np.zeros(2), np.zeros((2, 1))))  # rate 1, nothing counted
+    1.0
+    """
+
+    def __init__(
+        self,
+        likelihood: Any,
+        reduction: str = "sum_over_batch_size",
+        name: str = "negative_log_likelihood",
+        dtype: Any = None,
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.likelihood: Any = likelihoods.get(likelihood)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        y_true, y_pred = map(keras.ops.convert_to_tensor, (y_true, y_pred))
+        if y_pred.shape.rank == 1:
+            y_pred = y_pred[:, None]  # one output for each example
+        y = likelihoods.aligned(y_true, self.likelihood.split(y_pred)[0])
+        if y is None:
+            count = self.likelihood.parameters
+            raise ValueError(
+                f"The outputs must have {count} numbers for each target to be those of "
+                f"{self.likelihood}, and so a last axis of size "
+                f"{count * (y_true.shape[-1] or 1)} for such targets. Received: "
+                f"y_true.shape={tuple(y_true.shape)}, y_pred.shape={tuple(y_pred.shape)}"
+            )
+        return -tf.reduce_sum(self.likelihood.log_prob(y_pred, y), axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        likelihood = likelihoods.registry.serialize(self.likelihood)
+        return {**super().get_config(), "likelihood": likelihood}
+
+
+class _OfFamily(NegativeLogLikelihood):
+    """A loss whose arguments are those of its likelihood."""
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        del config["likelihood"]
+        return {**config, **self.likelihood.get_config()}
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianNLL(keras.losses.Loss):
-    """The negative log-likelihood of a Gaussian, in nats, summed over the last axis.
+class GaussianNLL(_OfFamily):
+    """The negative log-likelihood of a Normal, in nats, summed over the last axis.
 
     The noise is a number that is known, or a part of the model's outputs: their last axis
     is then twice as long as that of the targets and holds the means and after them the
     logarithms of the standard deviations. To learn one noise for all examples, end the
-    model with `tfvn.layers.LearnedScale()`; to predict it for each, with a layer of twice
-    as many units.
+    model with `tfvn.layers.LearnedScale()`; to predict it for each, with
+    `tfvn.layers.NormalHead(units)`.
+
+    Targets of shape `(batch_size,)` are as good as `(batch_size, 1)`.
 
     Args:
         scale: The standard deviation of the noise, or `None` to read it from the
@@ -47,31 +112,139 @@ class GaussianNLL(keras.losses.Loss):
         name: str = "gaussian_nll",
         dtype: Any = None,
     ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
-        if scale is not None and not 0 < scale < math.inf:
-            raise ValueError(
-                "Argument `scale` must be a positive standard deviation, or `None` to "
-                f"read it from the outputs. Received: scale={scale!r}"
-            )
-        self.scale = scale
+        super().__init__(likelihoods.Normal(scale), reduction, name, dtype)
 
-    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        size = y_true.shape[-1]
-        expected = size if self.scale is not None else 2 * size
-        if y_pred.shape[-1] != expected:
-            raise ValueError(
-                f"The outputs must have a last axis of size {expected} for targets of "
-                f"size {size} and scale={self.scale}. "
-                f"Received: y_pred.shape={tuple(y_pred.shape)}"
-            )
-        if self.scale is not None:
-            mean, log_scale = y_pred, math.log(self.scale)
-        else:
-            mean, log_scale = y_pred[..., :size], y_pred[..., size:]
-            log_scale = ops.clip(log_scale, -LARGEST_LOG_SCALE, LARGEST_LOG_SCALE)
-        deviation = (y_true - mean) * ops.exp(-log_scale)
-        nll = 0.5 * ops.square(deviation) + log_scale + _HALF_LOG_2_PI
-        return ops.sum(nll, axis=-1)
+    @property
+    def scale(self) -> float | None:
+        """The standard deviation, if it is known."""
+        return self.likelihood.scale
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "scale": self.scale}
+
+@keras.saving.register_keras_serializable("tfvn")
+class LaplaceNLL(_OfFamily):
+    """The negative log-likelihood of a Laplace distribution, in nats.
+
+    As `tfvn.losses.GaussianNLL`, with medians and scales in place of means and standard
+    deviations: what absolute errors are to squared ones.
+
+    Args:
+        scale: The scale of the noise, or `None` to read it from the outputs.
+        reduction: As in every Keras loss.
+        name: Name of the loss.
+        dtype: As in every Keras loss.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> loss = tfvn.losses.LaplaceNLL(scale=0.5)
+    >>> float(loss(np.ones(2), np.zeros((2, 1))))
+    2.0
+    """
+
+    def __init__(
+        self,
+        scale: float | None = None,
+        reduction: str = "sum_over_batch_size",
+        name: str = "laplace_nll",
+        dtype: Any = None,
+    ):
+        super().__init__(likelihoods.Laplace(scale), reduction, name, dtype)
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class StudentTNLL(_OfFamily):
+    """The negative log-likelihood of a Student-t distribution, in nats.
+
+    As `tfvn.losses.GaussianNLL`, for data with outliers.
+
+    Args:
+        df: Degrees of freedom, more than 2.
+        scale: The scale of the noise, or `None` to read it from the outputs.
+        reduction: As in every Keras loss.
+        name: Name of the loss.
+        dtype: As in every Keras loss.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> loss = tfvn.losses.StudentTNLL(df=4.0, scale=1.0)
+    >>> round(float(loss(np.zeros(2), np.zeros((2, 1)))), 4)
+    0.9808
+    """
+
+    def __init__(
+        self,
+        df: float = 4.0,
+        scale: float | None = None,
+        reduction: str = "sum_over_batch_size",
+        name: str = "student_t_nll",
+        dtype: Any = None,
+    ):
+        super().__init__(likelihoods.StudentT(df, scale), reduction, name, dtype)
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class LogNormalNLL(_OfFamily):
+    """The negative log-likelihood of a log-normal distribution, in nats.
+
+    For positive targets such as prices and durations. The outputs are means and
+    logarithms of standard deviations of the logarithm of the target, as in
+    `tfvn.losses.GaussianNLL`. A target that is not positive makes the loss infinite.
+
+    Args:
+        scale: The standard deviation of the logarithm, or `None` to read it from the
+            outputs.
+        reduction: As in every Keras loss.
+        name: Name of the loss.
+        dtype: As in every Keras loss.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> loss = tfvn.losses.LogNormalNLL(scale=1.0)
+    >>> round(float(loss(np.ones(2), np.zeros((2, 1)))), 4)
+    0.9189
+    """
+
+    def __init__(
+        self,
+        scale: float | None = None,
+        reduction: str = "sum_over_batch_size",
+        name: str = "log_normal_nll",
+        dtype: Any = None,
+    ):
+        super().__init__(likelihoods.LogNormal(scale), reduction, name, dtype)
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class PoissonNLL(_OfFamily):
+    """The negative log-likelihood of a Poisson distribution, in nats.
+
+    For counts. The outputs are logarithms of rates. `keras.losses.Poisson` takes the
+    rates themselves and leaves out what does not depend on them. A count that is negative
+    or no integer makes the loss infinite.
+
+    Args:
+        reduction: As in every Keras loss.
+        name: Name of the loss.
+        dtype: As in every Keras loss.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> loss = tfvn.losses.PoissonNLL()
+    >>> float(loss(np.ones(2), np.zeros((2, 1))))
+    1.0
+    """
+
+    def __init__(
+        self,
+        reduction: str = "sum_over_batch_size",
+        name: str = "poisson_nll",
+        dtype: Any = None,
+    ):
+        super().__init__(likelihoods.Poisson(), reduction, name, dtype)

@@ -23,6 +23,7 @@ from tfvn.training import elbo, schedules, train_size
 from tfvn.training.callbacks.steps import interrupt
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
 from tfvn.training.group_optimizer import GroupOptimizer
+from tfvn.training.metric_inputs import as_metrics_see
 from tfvn.training.run import warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
 from tfvn.validation import check_choice, check_count
@@ -324,6 +325,12 @@ class BayesianTraining(keras.Model):
             sample_weight=1 if x is None else rows_of(x),
         )
         return nll + _mean([drawn.loss for drawn in draws]) / replicas
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Tensor]:
+        y, y_pred = as_metrics_see(self, y, y_pred)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _loss_of_a_loop(
         self, y: Any, y_pred: Any, sample_weight: Any, training: bool

@@ -8,15 +8,27 @@ from tfvn.prediction.metrics.ensembles import (
     PredictiveEntropy,
 )
 from tfvn.prediction.metrics.ranking import AURC, FPR95, OODAUROC
+from tfvn.prediction.metrics.regression import (
+    CRPS,
+    IntervalCoverage,
+    IntervalWidth,
+    PredictiveNLL,
+    QuantileCalibrationError,
+)
 
 __all__ = [
     "AURC",
+    "CRPS",
     "FPR95",
     "OODAUROC",
     "BrierScore",
     "EnsembleAccuracy",
     "EnsembleNLL",
     "ExpectedCalibrationError",
+    "IntervalCoverage",
+    "IntervalWidth",
     "MutualInformation",
     "PredictiveEntropy",
+    "PredictiveNLL",
+    "QuantileCalibrationError",
 ]

@@ -1,0 +1,163 @@
+"""A curve whose noise grows along the axis, with the truth known: do intervals cover?
+
+    python examples/heteroscedastic.py           # 5 seeds
+    python examples/heteroscedastic.py --quick   # a check that it runs
+
+Inputs between -2 and 2, targets `sin(2 x)` plus Normal noise of standard deviation
+`0.1 + 0.2 (x + 2) / 4`. A network of two mean-field layers predicts a mean and a standard
+deviation for each input. For each seed there are new data, new weights and 500 test points.
+Prints how many test targets lie within their 50 %, 80 %, 90 % and 95 % intervals, all seeds
+together, how wide the intervals are inside of and beyond the data, and writes
+`metrics.json` and `heteroscedastic.png`.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import time
+
+import numpy as np
+
+from _tfvn_command import quiet_tensorflow
+
+with quiet_tensorflow():
+    import keras
+
+    import tfvn
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+NUM_SAMPLES = 50
+TEST_POINTS = 500
+
+
+def true_mean(x: np.ndarray) -> np.ndarray:
+    """Returns what the targets are without noise."""
+    return np.sin(2.0 * x)
+
+
+def true_scale(x: np.ndarray) -> np.ndarray:
+    """Returns the standard deviation of the noise."""
+    return 0.1 + 0.05 * (x + 2.0)
+
+
+def data(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns inputs of shape `(count, 1)` and targets of shape `(count,)`."""
+    x = rng.uniform(-2.0, 2.0, size=(count, 1))
+    y = true_mean(x) + true_scale(x) * rng.normal(size=(count, 1))
+    return x.astype("float32"), y[:, 0].astype("float32")
+
+
+def network() -> tfvn.Sequential:
+    """Returns the network: random weights, a mean and a log scale at the end."""
+    return tfvn.Sequential(
+        [
+            keras.Input((1,)),
+            tfvn.MeanFieldDense(32, activation="tanh", bias_posterior="mean_field"),
+            tfvn.MeanFieldDense(32, activation="tanh", bias_posterior="mean_field"),
+            tfvn.layers.NormalHead(1, posterior="mean_field"),
+        ]
+    )
+
+
+def main() -> None:
+    """Trains for each seed, and counts."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--train-points", type=int, default=1_000)
+    parser.add_argument("--epochs", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rate", type=float, default=1e-2)
+    parser.add_argument("--quick", action="store_true", help="two epochs, one seed")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("results/heteroscedastic")
+    )
+    options = parser.parse_args()
+    if options.quick:
+        options.epochs, options.seeds = 2, 1
+
+    start = time.perf_counter()
+    coverage = {level: tfvn.metrics.IntervalCoverage(level) for level in LEVELS}
+    crps, nll = tfvn.metrics.CRPS(), tfvn.metrics.PredictiveNLL()
+    widths: dict[str, list[float]] = {"inside": [], "beyond": []}
+    noise, truth = [], []
+    for seed in range(options.seeds):
+        keras.utils.set_random_seed(seed)
+        rng = np.random.default_rng(seed)
+        x, y = data(rng, options.train_points)
+        model = network()
+        decay = keras.optimizers.schedules.CosineDecay(
+            options.rate, options.epochs * math.ceil(len(x) / 100)
+        )
+        model.compile(keras.optimizers.Adam(decay), tfvn.losses.GaussianNLL())
+        model.fit(x, y, batch_size=100, epochs=options.epochs, verbose=0)
+        x_test, y_test = data(rng, TEST_POINTS)
+        answer = tfvn.ensemble_predict(model, x_test, NUM_SAMPLES, 500, seed=seed)
+        for metric in (*coverage.values(), crps, nll):
+            metric.update_state(y_test, answer)
+        noise.append(answer.aleatoric_std[:, 0])
+        truth.append(true_scale(x_test)[:, 0])
+        for where, points in (
+            ("inside", np.linspace(-2, 2, 41)),
+            (
+                "beyond",
+                np.concatenate([np.linspace(-4, -3, 21), np.linspace(3, 4, 21)]),
+            ),
+        ):
+            there = tfvn.ensemble_predict(
+                model, points[:, None].astype("float32"), NUM_SAMPLES, seed=seed
+            )
+            lower, upper = there.interval(0.9)
+            widths[where].append(float(np.mean(upper - lower)))
+
+    count = options.seeds * TEST_POINTS
+    metrics = {
+        "coverage": {str(level): float(m.result()) for level, m in coverage.items()},
+        "width_inside": float(np.mean(widths["inside"])),
+        "width_beyond": float(np.mean(widths["beyond"])),
+        "noise_error": float(
+            np.mean(np.abs(np.concatenate(noise) / np.concatenate(truth) - 1))
+        ),
+        "crps": float(crps.result()),
+        "nll": float(nll.result()),
+        "targets": count,
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    print(f"{count} test targets of {options.seeds} seeds")
+    print("interval  covers    two binomial errors")
+    for level in LEVELS:
+        error = 2 * math.sqrt(level * (1 - level) / count)
+        covered = metrics["coverage"][str(level)]
+        print(f"{level:8.0%}  {covered:6.1%}    {error:.1%}")
+    print(
+        f"90 % intervals: {metrics['width_inside']:.2f} wide inside of the data, ",
+        end="",
+    )
+    print(f"{metrics['width_beyond']:.2f} beyond them")
+    print(f"noise off by {metrics['noise_error']:.0%} on average; ", end="")
+    print(f"CRPS {metrics['crps']:.4f}, NLL {metrics['nll']:.4f}")
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
+    draw(model, x_test, y_test, options.output / "heteroscedastic.png")
+
+
+def draw(
+    model: tfvn.Sequential, x: np.ndarray, y: np.ndarray, path: pathlib.Path
+) -> None:
+    """Draws the bands of the last seed, and how many of its targets they cover."""
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    grid = np.linspace(-4, 4, 161, dtype="float32")[:, None]
+    answer = tfvn.ensemble_predict(model, grid, 200, 200, seed=1)
+    tfvn.plots.regression_band(grid, answer, ax=left)
+    left.plot(x[:, 0], y, ".", color="0.3", markersize=2)
+    left.plot(grid, true_mean(grid), color="0.3", lw=1, linestyle="--")
+    left.set(ylim=(-5, 5), title="targets (points), their true mean (dashed)")
+    tfvn.plots.coverage(tfvn.ensemble_predict(model, x, 50, 500, seed=1), y, ax=right)
+    figure.savefig(path, dpi=80)
+
+
+if __name__ == "__main__":
+    main()

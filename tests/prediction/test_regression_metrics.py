@@ -1,0 +1,208 @@
+"""Metrics of predictive distributions against integrals, SciPy and by hand."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import tfvn
+from tfvn import likelihoods, metrics
+
+RNG = np.random.default_rng(0)
+ROWS, DRAWS = 3, 4
+
+
+def answer_of(likelihood, rows=ROWS, draws=DRAWS):
+    outputs = 0.5 * RNG.normal(size=(rows, draws, likelihood.parameters))
+    return tfvn.PredictiveDistribution.of_draws(likelihood, outputs)
+
+
+def value(metric, *args, **kwargs):
+    metric.update_state(*args, **kwargs)
+    return float(metric.result())
+
+
+class TestCRPS:
+    @pytest.mark.parametrize(
+        "likelihood",
+        [
+            likelihoods.Normal(),
+            likelihoods.Normal(0.2),
+            likelihoods.Laplace(),
+            likelihoods.StudentT(4.0),
+            likelihoods.LogNormal(),
+        ],
+        ids=str,
+    )
+    def test_against_quadrature(self, likelihood):
+        answer = answer_of(likelihood, rows=2)
+        y = np.array([0.3, 2.0])
+        expected = []
+        for row in range(2):
+            one = tfvn.PredictiveDistribution.of_draws(
+                likelihood, answer.outputs[row : row + 1]
+            )
+            # One evaluation for all nodes.
+            many = tfvn.PredictiveDistribution.of_draws(
+                likelihood, np.repeat(one.outputs, 40, axis=0)
+            )
+            low, high = (float(one.quantile(q)[0, 0]) for q in (1e-9, 1 - 1e-9))
+            nodes, weights = np.polynomial.legendre.leggauss(40)
+            total = 0.0
+            tails = [1e-7, 1e-5, 1e-3, 0.03]
+            levels = [*tails, 0.2, 0.5, 0.8, *(1 - np.array(tails))]
+            cuts = np.unique([low, *one.quantile(levels)[:, 0, 0], high, y[row]])
+            for start, end in itertools.pairwise(cuts):
+                x = start + 0.5 * (end - start) * (nodes + 1)
+                step = (x >= y[row])[:, None]
+                squares = (many.cdf(x) - step) ** 2
+                total += 0.5 * (end - start) * float(weights @ squares[:, 0])
+            expected.append(total)
+        found = value(metrics.CRPS(), y, answer)
+        assert found == pytest.approx(np.mean(expected), rel=2e-4)
+
+    def test_one_normal_in_closed_form(self):
+        answer = tfvn.PredictiveDistribution.of_draws("normal", [[[1.0, np.log(2.0)]]])
+        z = (0.3 - 1.0) / 2.0
+        expected = 2.0 * (
+            z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - np.pi**-0.5
+        )
+        assert value(metrics.CRPS(), [0.3], answer) == pytest.approx(expected, rel=1e-6)
+
+    def test_counts(self):
+        answer = answer_of(likelihoods.Poisson())
+        y = np.array([0.0, 3.0, 8.0])
+        rates = np.exp(answer.outputs[..., 0])
+        k = np.arange(200)
+        cdf = stats.poisson(rates[..., None]).cdf(k).mean(1)
+        expected = ((cdf - (k >= y[:, None])) ** 2).sum(-1).mean()
+        assert value(metrics.CRPS(), y, answer) == pytest.approx(expected, rel=1e-6)
+
+    def test_draws_are_those_of_a_distribution(self):
+        draws, y = RNG.normal(size=(2, 5)), np.array([0.3, -2.0])
+        expected = []
+        for row, target in zip(draws, y, strict=True):
+
+            def square(x, row=row, target=target):
+                return (np.mean(row <= x) - (x >= target)) ** 2
+
+            points = [*row, target]
+            expected.append(integrate.quad(square, -5, 5, points=points, limit=200)[0])
+        found = value(metrics.CRPS(), y, draws)
+        assert found == pytest.approx(np.mean(expected), rel=1e-4)
+
+    def test_many_draws_are_the_mixture(self):
+        answer = answer_of(likelihoods.Normal())
+        repeated = tfvn.PredictiveDistribution.of_draws(
+            "normal", np.tile(answer.outputs, (1, 5_000, 1)), seed=1
+        )
+        y = np.zeros(ROWS)
+        exact = value(metrics.CRPS(), y, answer)
+        assert value(metrics.CRPS(), y, repeated.samples) == pytest.approx(
+            exact, rel=0.03
+        )
+
+
+class TestIntervals:
+    def test_coverage_and_width(self):
+        answer = answer_of(likelihoods.Normal(), rows=200)
+        y = answer.mean[:, 0] + answer.std[:, 0] * RNG.normal(size=200)
+        lower, upper = answer.interval(0.7)
+        inside = np.mean((lower[:, 0] <= y) & (y <= upper[:, 0]))
+        for prediction in (answer, (lower, upper)):
+            found = value(metrics.IntervalCoverage(0.7), y, prediction)
+            assert found == pytest.approx(inside)
+            found = value(metrics.IntervalWidth(0.7), y, prediction)
+            assert found == pytest.approx((upper - lower).mean(), rel=1e-6)
+        draws = RNG.normal(size=(200, 30))
+        low, high = np.quantile(draws, [0.15, 0.85], axis=1)
+        found = value(metrics.IntervalCoverage(0.7), y, draws)
+        assert found == pytest.approx(np.mean((low <= y) & (y <= high)))
+
+    def test_honest_intervals_cover_what_they_say(self):
+        """Targets drawn from the prediction: within 4 binomial errors."""
+        rows = 4_000
+        outputs = np.repeat(RNG.normal(size=(1, 3, 2)), rows, axis=0)
+        answer = tfvn.PredictiveDistribution.of_draws("normal", outputs, seed=1)
+        y = answer.samples[np.arange(rows), RNG.integers(3, size=rows)]
+        error = np.sqrt(0.9 * 0.1 / rows)
+        assert abs(value(metrics.IntervalCoverage(0.9), y, answer) - 0.9) < 4 * error
+        assert value(metrics.QuantileCalibrationError(), y, answer) < 4 * error
+        nll = value(metrics.PredictiveNLL(), y, answer)
+        assert nll == pytest.approx(-answer.log_prob(y).mean(), rel=1e-6)
+        shifted = value(metrics.QuantileCalibrationError(), y + answer.std, answer)
+        assert shifted > 0.15
+
+    def test_honest_counts_are_calibrated(self):
+        rows = 4_000
+        outputs = np.full((rows, 1, 1), np.log(1.5))
+        answer = tfvn.PredictiveDistribution.of_draws("poisson", outputs)
+        y = RNG.poisson(1.5, size=rows)
+        metric = metrics.QuantileCalibrationError()
+        assert value(metric, y, answer) < 4 * 0.5 / np.sqrt(rows)
+
+    def test_weights_and_batches(self):
+        answer = answer_of(likelihoods.Normal(), rows=4)
+        y, weight = np.zeros(4), np.array([1.0, 2.0, 0.0, 5.0])
+        expected = np.average(-answer.log_prob(y)[:, 0], weights=weight)
+        metric = metrics.PredictiveNLL()
+        for rows in (slice(0, 3), slice(3, 4)):
+            part = tfvn.PredictiveDistribution.of_draws("normal", answer.outputs[rows])
+            metric.update_state(y[rows], part, sample_weight=weight[rows])
+        assert float(metric.result()) == pytest.approx(expected, rel=1e-6)
+        metric.reset_state()
+        assert float(metric.result()) == 0.0
+
+    def test_counts_beyond_float32(self):
+        metric = metrics.IntervalCoverage(0.9)
+        metric.weight.assign(2.0**24)
+        metric.sums.assign([2.0**24])
+        bounds = (np.zeros(1), np.ones(1))
+        for _ in range(4):
+            metric.update_state([2.0], bounds)
+        assert float(metric.weight) == 2**24 + 4
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        metrics.CRPS(name="mine"),
+        metrics.PredictiveNLL(),
+        metrics.IntervalCoverage(0.8),
+        metrics.IntervalWidth(0.8),
+        metrics.QuantileCalibrationError(5),
+    ],
+    ids=lambda metric: type(metric).__name__,
+)
+class TestAll:
+    def test_config(self, metric):
+        copy = keras.metrics.deserialize(keras.metrics.serialize(metric))
+        assert copy.get_config() == metric.get_config()
+
+    def test_what_is_no_prediction_is_refused(self, metric):
+        y = np.zeros(3)
+        for wrong in (
+            keras.ops.zeros((3, 2)),  # outputs of a pass, not two draws
+            np.zeros(3),
+            np.zeros((3, 5, 2)),
+            [[0.0, 1.0]] * 3,
+        ):
+            with pytest.raises(ValueError, match=r"takes what `tfvn.ensemble_predict`"):
+                metric.update_state(y, wrong)
+
+    def test_not_in_compile(self, metric):
+        model = keras.Sequential([keras.Input((2,)), tfvn.layers.NormalHead(1)])
+        model.compile("sgd", tfvn.losses.GaussianNLL(), metrics=[metric])
+        with pytest.raises(ValueError, match="in `compile` it would see"):
+            model.evaluate(np.zeros((3, 2)), np.zeros(3), verbose=0)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match=r"`level` must be a probability.*level=90"):
+        metrics.IntervalCoverage(90)
+    with pytest.raises(ValueError, match=r"`num_levels`.*Received: num_levels=0"):
+        metrics.QuantileCalibrationError(0)
+    with pytest.raises(ValueError, match=r"`num_levels`.*Received: num_levels=2.5"):
+        metrics.QuantileCalibrationError(2.5)

@@ -1,0 +1,353 @@
+"""Metrics of predictive distributions of numbers."""
+
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+
+from tfvn.prediction.distribution import PredictiveDistribution, check_level
+from tfvn.prediction.metrics.crps import crps_of_draws, crps_of_mixture
+
+
+class _OfPredictions(keras.metrics.Metric):
+    """The weighted mean of figures that each target has.
+
+    A subclass says what they are: `values_of(y_true, y_pred)`, an array whose first axis
+    is that of the figures and whose others are those of the targets.
+    """
+
+    num_figures = 1
+    takes_draws: ClassVar[bool] = True
+
+    def __init__(self, name: str | None = None, dtype: Any = None):
+        super().__init__(name=name, dtype=dtype)
+        # In float64, as float32 would stop counting at 16 million.
+        self.sums, self.weight = (
+            self.add_variable(shape, initializer="zeros", dtype="float64", name=part)
+            for part, shape in (("sums", (self.num_figures,)), ("weight", ()))
+        )
+
+    def values_of(self, y_true: np.ndarray, y_pred: Any) -> np.ndarray:
+        """Returns figures for targets.
+
+        Args:
+            y_true: Targets, in the shape of the prediction's mean.
+            y_pred: A `PredictiveDistribution`, or an array of draws of the target of
+                shape `(rows, draws, ...)`.
+        """
+        raise NotImplementedError
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Adds a batch.
+
+        Args:
+            y_true: Targets; a last axis of size 1 may be left out.
+            y_pred: What `tfvn.ensemble_predict` returns for outputs that have a
+                distribution, or a NumPy array of draws of the target, the draws on
+                axis 1.
+            sample_weight: A number for each row.
+        """
+        y_true, y_pred = self.checked(y_true, y_pred)
+        values = np.asarray(self.values_of(y_true, y_pred), "float64")
+        values = values.reshape(self.num_figures, len(y_true), -1).mean(axis=-1)
+        weight = np.ones(len(y_true))
+        if sample_weight is not None:
+            weight = np.broadcast_to(np.ravel(sample_weight), weight.shape)
+        self.sums.assign_add(values @ weight)
+        self.weight.assign_add(weight.sum())
+
+    def checked(self, y_true: Any, y_pred: Any) -> tuple[np.ndarray, Any]:
+        """Returns targets in the shape of a prediction, and refuses what is none."""
+        if isinstance(y_pred, PredictiveDistribution):
+            return y_pred.align(y_true), y_pred
+        if self.takes_draws and isinstance(y_pred, np.ndarray) and y_pred.ndim > 1:
+            y = np.asarray(y_true, "float64")
+            shape = (len(y_pred), *y_pred.shape[2:])
+            if y.shape == shape or (*y.shape, 1) == shape or y.shape == (*shape, 1):
+                return y.reshape(shape), y_pred.astype("float64")
+        raise self.refusal(y_true, y_pred)
+
+    def refusal(self, y_true: Any, y_pred: Any) -> ValueError:
+        """Returns the error for a prediction that is not one."""
+        draws = (
+            ", or a NumPy array of draws of the target with the draws on axis 1"
+            if self.takes_draws
+            else ""
+        )
+        return ValueError(
+            f"`{type(self).__name__}` takes what `tfvn.ensemble_predict` returns for "
+            f"outputs that have a distribution{draws}; in `compile` it would see the "
+            "outputs of one pass, which are neither. Received: "
+            f"y_true of shape {getattr(y_true, 'shape', None)}, y_pred of type "
+            f"{type(y_pred).__name__} and shape {getattr(y_pred, 'shape', None)}"
+        )
+
+    def means(self) -> np.ndarray:
+        """Returns the means of the figures."""
+        sums, weight = (keras.ops.convert_to_numpy(v) for v in (self.sums, self.weight))
+        return np.divide(sums, weight, out=np.zeros_like(sums), where=weight > 0)
+
+    def result(self) -> Any:
+        return keras.ops.convert_to_tensor(self.means()[0], self.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name, "dtype": self.dtype}
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class PredictiveNLL(_OfPredictions):
+    """The negative log-likelihood of targets under the prediction, in nats.
+
+    It is that of the mixture over the draws, of each target by itself.
+
+    Args:
+        name: Name of the metric.
+        dtype: As in every Keras metric.
+
+    Call arguments:
+        y_true: Targets; a last axis of size 1 may be left out.
+        y_pred: A `tfvn.PredictiveDistribution`, from `tfvn.ensemble_predict`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> outputs = np.zeros((1, 5, 2))  # five draws of mean 0 and log scale 0
+    >>> answer = tfvn.PredictiveDistribution.of_draws("normal", outputs)
+    >>> metric = tfvn.metrics.PredictiveNLL()
+    >>> metric.update_state([0.0], answer)
+    >>> round(float(metric.result()), 4)
+    0.9189
+    """
+
+    takes_draws = False
+
+    def values_of(self, y_true: np.ndarray, y_pred: Any) -> np.ndarray:
+        return -y_pred.log_prob(y_true)
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class CRPS(_OfPredictions):
+    """The continuous ranked probability score, in the unit of the target.
+
+    How far the predicted distribution function `F` is from the step at the target:
+    the integral of `(F(x) - 1[x >= y])**2` over all `x`. Smaller is better; for a
+    prediction without any spread it is the absolute error. For Normals it is computed in
+    closed form, for counts as a sum, for other families by numerical integration, to about
+    five digits.
+
+    Args:
+        name: Name of the metric.
+        dtype: As in every Keras metric.
+
+    Call arguments:
+        y_true: Targets; a last axis of size 1 may be left out.
+        y_pred: A `tfvn.PredictiveDistribution`, from `tfvn.ensemble_predict`, or a NumPy
+            array of draws of the target, the draws on axis 1.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> metric = tfvn.metrics.CRPS()
+    >>> metric.update_state([1.0], np.zeros((1, 20)))  # 20 draws, all of them 0
+    >>> float(metric.result())
+    1.0
+
+    Reference:
+
+    - Gneiting and Raftery, 2007, Strictly proper scoring rules, section 4.2
+    - Grimit et al., 2006, The continuous ranked probability score for circular variables,
+      equation 5, for mixtures of Normals
+    """
+
+    def values_of(self, y_true: np.ndarray, y_pred: Any) -> np.ndarray:
+        if isinstance(y_pred, PredictiveDistribution):
+            return crps_of_mixture(y_pred, y_true)
+        return crps_of_draws(y_pred, y_true)
+
+
+class _OfInterval(_OfPredictions):
+    """A metric of the equal-tailed interval of a probability."""
+
+    def __init__(self, level: float = 0.9, name: str | None = None, dtype: Any = None):
+        super().__init__(name=name, dtype=dtype)
+        self.level = check_level("level", level)
+
+    def checked(self, y_true: Any, y_pred: Any) -> tuple[np.ndarray, Any]:
+        if isinstance(y_pred, tuple) and len(y_pred) == 2:
+            lower, upper = (np.asarray(bound, "float64") for bound in y_pred)
+            y = np.asarray(y_true, "float64")
+            if lower.shape == upper.shape and (
+                y.shape == lower.shape
+                or (*y.shape, 1) == lower.shape
+                or y.shape == (*lower.shape, 1)
+            ):
+                return y.reshape(lower.shape), (lower, upper)
+            raise self.refusal(y_true, lower)
+        return super().checked(y_true, y_pred)
+
+    def bounds(self, y_pred: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the bounds of the interval."""
+        if isinstance(y_pred, tuple):
+            return y_pred
+        if isinstance(y_pred, PredictiveDistribution):
+            return y_pred.interval(self.level)
+        tail = 0.5 * (1.0 - self.level)
+        lower, upper = np.quantile(y_pred, [tail, 1.0 - tail], axis=1)
+        return lower, upper
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "level": self.level}
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class IntervalCoverage(_OfInterval):
+    """How many targets lie within their predicted interval.
+
+    Of an honest prediction it is the interval's probability. It says nothing of how wide
+    the interval is: look at `tfvn.metrics.IntervalWidth` too.
+
+    Args:
+        level: The probability of the interval, which has as much of the rest below as
+            above it.
+        name: Name of the metric.
+        dtype: As in every Keras metric.
+
+    Call arguments:
+        y_true: Targets; a last axis of size 1 may be left out.
+        y_pred: A `tfvn.PredictiveDistribution`, from `tfvn.ensemble_predict`; a NumPy
+            array of draws of the target, the draws on axis 1; or a tuple of lower and
+            upper bounds, such as those that an export serves.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> metric = tfvn.metrics.IntervalCoverage(0.9)
+    >>> metric.update_state([0.0, 5.0], (np.array([-1.0, -1.0]), np.array([1.0, 1.0])))
+    >>> float(metric.result())
+    0.5
+    """
+
+    def values_of(self, y_true: np.ndarray, y_pred: Any) -> np.ndarray:
+        lower, upper = self.bounds(y_pred)
+        return (lower <= y_true) & (y_true <= upper)
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class IntervalWidth(_OfInterval):
+    """The mean width of predicted intervals, in the unit of the target.
+
+    Of two predictions that cover as they should, the one with narrower intervals is
+    better.
+
+    Args:
+        level: The probability of the interval, which has as much of the rest below as
+            above it.
+        name: Name of the metric.
+        dtype: As in every Keras metric.
+
+    Call arguments:
+        y_true: Targets, which are looked at for their shape only.
+        y_pred: As in `tfvn.metrics.IntervalCoverage`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> metric = tfvn.metrics.IntervalWidth(0.9)
+    >>> metric.update_state([0.0, 5.0], (np.array([-1.0, 0.0]), np.array([1.0, 1.0])))
+    >>> float(metric.result())
+    1.5
+    """
+
+    def values_of(self, y_true: np.ndarray, y_pred: Any) -> np.ndarray:
+        lower, upper = self.bounds(y_pred)
+        return upper - lower
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class QuantileCalibrationError(_OfPredictions):
+    """How far predicted quantiles are from the share of targets below them, on average.
+
+    For levels `q = 1 / (n + 1), ..., n / (n + 1)`: the mean of the distances between `q`
+    and the share of targets that are not larger than their predicted `q`-quantile. It is
+    0 for an honest prediction and many targets, and at most 0.5. A count that a quantile
+    falls on is shared out, as part of its probability lies below.
+
+    Args:
+        num_levels: The number of levels, `n`.
+        name: Name of the metric.
+        dtype: As in every Keras metric.
+
+    Call arguments:
+        y_true: Targets; a last axis of size 1 may be left out.
+        y_pred: A `tfvn.PredictiveDistribution`, from `tfvn.ensemble_predict`, or a NumPy
+            array of draws of the target, the draws on axis 1.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> outputs = np.zeros((2, 5, 2))  # Normals of mean 0 and standard deviation 1
+    >>> answer = tfvn.PredictiveDistribution.of_draws("normal", outputs)
+    >>> metric = tfvn.metrics.QuantileCalibrationError(num_levels=3)
+    >>> metric.update_state([9.0, 9.0], answer)  # above all quantiles
+    >>> float(metric.result())
+    0.5
+
+    Reference:
+
+    - [Kuleshov et al., 2018](https://arxiv.org/abs/1807.00263), section 3
+    - [Czado et al., 2009](https://doi.org/10.1111/j.1541-0420.2009.01191.x), for counts
+    """
+
+    def __init__(
+        self, num_levels: int = 19, name: str | None = None, dtype: Any = None
+    ):
+        is_integer = isinstance(num_levels, int) and not isinstance(num_levels, bool)
+        if not is_integer or num_levels < 1:
+            raise ValueError(
+                "Argument `num_levels` must be an integer of at least 1. "
+                f"Received: num_levels={num_levels!r}"
+            )
+        self.num_figures = self.num_levels = num_levels
+        super().__init__(name=name, dtype=dtype)
+
+    @property
+    def levels(self) -> np.ndarray:
+        """The levels of the quantiles."""
+        return np.arange(1, self.num_levels + 1) / (self.num_levels + 1)
+
+    def values_of(self, y_true: np.ndarray, y_pred: Any) -> np.ndarray:
+        return below_quantiles(y_true, y_pred, self.levels)
+
+    def result(self) -> Any:
+        error = np.abs(self.means() - self.levels).mean()
+        is_empty = not float(self.weight)
+        return keras.ops.convert_to_tensor(0.0 if is_empty else error, self.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "num_levels": self.num_levels}
+
+
+def below_quantiles(y: np.ndarray, y_pred: Any, levels: np.ndarray) -> np.ndarray:
+    """Returns how much of each target is not above the quantiles, on a first axis.
+
+    Args:
+        y: Targets in the shape of the prediction.
+        y_pred: A `PredictiveDistribution` or draws, the draws on axis 1.
+        levels: Probabilities.
+    """
+    levels = levels.reshape(-1, *[1] * y.ndim)
+    if isinstance(y_pred, PredictiveDistribution):
+        cdf = y_pred.cdf(y)
+        discrete = y_pred.likelihood is not None and y_pred.likelihood.discrete
+        below = y_pred.cdf(y - 1.0) if discrete else cdf
+    else:
+        cdf = np.mean(y_pred <= y[:, None], axis=1)
+        below = np.mean(y_pred < y[:, None], axis=1)
+    jump = np.where(cdf > below, cdf - below, 1.0)
+    share = np.clip((levels - below) / jump, 0.0, 1.0)
+    return np.where(cdf > below, share, levels >= cdf)

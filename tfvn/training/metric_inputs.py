@@ -1,0 +1,60 @@
+"""What metrics see of outputs that are the parameters of distributions."""
+
+from typing import Any
+
+import keras
+
+# Masks travel with tensors, under an attribute that has no public name.
+from keras.src.backend import get_keras_mask, set_keras_mask
+
+from tfvn import likelihoods
+from tfvn.output_losses import likelihoods_of, output_names
+
+Tensor = Any
+
+
+def as_metrics_see(model: keras.Model, y: Any, y_pred: Any) -> tuple[Any, Any]:
+    """Returns targets and outputs, with means in place of parameters of distributions.
+
+    `metrics=["mae"]` then compares targets with means; with the parameters, it would
+    broadcast over the scales. Targets without the last axis of the means get it, so that
+    whatever a metric computes is by example.
+
+    Args:
+        model: The model whose compiled losses, or last layers, say what the outputs are.
+        y: The targets.
+        y_pred: The outputs.
+    """
+    found = likelihoods_of(model, y_pred)
+    if not any(found):
+        return y, y_pred
+    outputs = keras.tree.flatten(y_pred)
+    means = [
+        output if likelihood is None else _mean(likelihood, output)
+        for likelihood, output in zip(found, outputs, strict=True)
+    ]
+    if isinstance(y, dict) and not isinstance(y_pred, dict):
+        by_name = dict(zip(output_names(model, len(means)), means, strict=True))
+        y = {name: _like(target, by_name.get(name)) for name, target in y.items()}
+    else:
+        targets = keras.tree.flatten(y)
+        if len(targets) == len(means):
+            targets = list(map(_like, targets, means))
+            y = keras.tree.pack_sequence_as(y, targets)
+    return y, keras.tree.pack_sequence_as(y_pred, means)
+
+
+def _mean(likelihood: Any, output: Tensor) -> Tensor:
+    mean = likelihood.distribution(output).mean()
+    mask = get_keras_mask(output)
+    if mask is not None:
+        set_keras_mask(mean, mask)
+    return mean
+
+
+def _like(target: Tensor | None, mean: Tensor | None) -> Tensor | None:
+    if target is None or mean is None:
+        return target
+    target = keras.ops.convert_to_tensor(target)
+    fitting = likelihoods.aligned(target, mean)
+    return target if fitting is None else fitting

@@ -1,0 +1,380 @@
+"""What a Keras model needs in order to be trained on the evidence lower bound."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+# Splits arrays as `keras.Model.fit` does; there is no public name for it.
+from keras.src.trainers.data_adapters.array_slicing import (
+    train_validation_split as _split_arrays,
+)
+
+from tfvn import passes
+from tfvn.layers.inside import stochastic_layers, weighted_layers
+from tfvn.layers.weighted_kl import UNKNOWN_SIZE
+from tfvn.training import elbo, schedules, train_size
+from tfvn.training.callbacks.steps import interrupt
+from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
+from tfvn.training.group_optimizer import GroupOptimizer
+from tfvn.training.metric_inputs import as_metrics_see
+from tfvn.training.run import warn_of_sums, with_own_callbacks
+from tfvn.training.state import TrainingState
+from tfvn.validation import check_choice, check_count
+
+Tensor = Any
+
+KL_GRADIENTS = ("total", "path")
+SAMPLE_REDUCTIONS = ("mean", "log_mean_exp")
+
+
+class BayesianTraining(keras.Model):
+    """A Keras model that is trained on the evidence lower bound.
+
+    The loss is the mean negative log-likelihood of an example, plus the KL of all
+    random weights times a weight that a schedule gives, divided by the number of
+    training examples, plus the regularizers.
+    """
+
+    train_function: Any
+    test_function: Any
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        *args: Any,
+        kl_schedule: Any = None,
+        train_size: int | None = None,
+        num_samples: int = 1,
+        sample_reduction: str = "mean",
+        kl_gradient: str = "total",
+        **kwargs: Any,
+    ) -> None:
+        """Configures the model for training.
+
+        Args:
+            optimizer: An optimizer for all variables, or a dictionary of optimizers
+                for the groups `"mean"`, `"scale"`, `"prior"` (variables of priors) and
+                `"default"`.
+            loss: The negative log-likelihood of an example, as a Keras loss.
+            *args: Further arguments of `keras.Model.compile`.
+            kl_schedule: The weight of the KL: a number, a
+                `tfvn.schedules.KLSchedule`, or `None` for 1.
+            train_size: Number of training examples. `None` lets `fit` find it.
+            num_samples: How many draws of the noise a training step averages over.
+            sample_reduction: `"mean"` averages the negative log-likelihoods of the
+                draws; `"log_mean_exp"` their likelihoods, for a tighter bound.
+            kl_gradient: `"total"`, or `"path"` to leave out the score term in layers
+                with `kl_method="monte_carlo"` and `estimator="weights"`.
+            **kwargs: Further arguments of `keras.Model.compile`.
+        """
+        kl_gradient = check_choice("kl_gradient", kl_gradient, KL_GRADIENTS)
+        reduction = check_choice(
+            "sample_reduction", sample_reduction, SAMPLE_REDUCTIONS
+        )
+        num_samples = check_count("num_samples", num_samples)
+        if train_size is not None:
+            train_size = check_count("train_size", train_size)
+        if isinstance(optimizer, dict) and "class_name" not in optimizer:
+            optimizer = GroupOptimizer(optimizer)
+        super().compile(optimizer, loss, *args, **kwargs)
+        self.num_samples = num_samples
+        self.sample_reduction = reduction
+        self.kl_gradient = kl_gradient
+        self._log_mean_exp = None
+        if reduction == "log_mean_exp" and num_samples > 1 and loss is not None:
+            self._log_mean_exp = LogMeanExpLoss(self._compile_loss)
+        with self.distribute_strategy.scope():
+            self._elbo = elbo.ELBO(
+                schedules.get(kl_schedule), train_size, self.training_state
+            )
+
+    def get_compile_config(self) -> dict[str, Any]:
+        config = super().get_compile_config()
+        return {**config, **self._training_config()} if config else config
+
+    def _training_config(self) -> dict[str, Any]:
+        """Returns what `compile` takes beside the arguments of Keras's."""
+        return {
+            "kl_schedule": keras.saving.serialize_keras_object(self._elbo.schedule),
+            "train_size": self._elbo.given_size,
+            "num_samples": self.num_samples,
+            "sample_reduction": self.sample_reduction,
+            "kl_gradient": self.kl_gradient,
+        }
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        config = keras.saving.deserialize_keras_object(config)
+        found = config.pop("found_train_size", None)  # of a file of version 0.1
+        self.compile(**config)
+        if found is not None:
+            self.training_state.size.assign(found)
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    @property
+    def training_state(self) -> TrainingState:
+        """How far the training has come; Keras saves it with the model."""
+        # Under a name that Keras does not look at: it would track it as a metric.
+        attributes: Any = vars(self)
+        if "__training_state" not in attributes:
+            with tf.init_scope(), self.distribute_strategy.scope():
+                attributes["__training_state"] = TrainingState()
+        return attributes["__training_state"]
+
+    @property
+    def training_state_variables(self) -> list[keras.Variable]:
+        """What a backup of a run needs beside the variables of model and optimizer."""
+        weights = [layer.kl_weight for layer in weighted_layers(self)]
+        known = [weight for weight in weights if weight is not None]
+        return [*self.training_state.variables, *known]
+
+    # The parts of the bound are none of `metrics`: users loop over those.
+
+    def reset_metrics(self) -> None:
+        super().reset_metrics()
+        if self.compiled:
+            self._elbo.tracker.reset_state()
+
+    def get_metrics_result(self) -> dict[str, Tensor]:
+        results = super().get_metrics_result()
+        parts = self._elbo.tracker.result()
+        # Right after the loss, in the progress bar too.
+        first = {name: results[name] for name in results if name == "loss"}
+        return {**first, **parts, **results}
+
+    def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
+        # What `evaluate` and its kind return without `return_dict`: as a Keras model.
+        if set(elbo.NAMES) <= set(logs):
+            own = super().get_metrics_result()
+            logs = {n: v for n, v in logs.items() if n in own or n not in elbo.NAMES}
+        return super()._flatten_metrics_in_order(logs)
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        class_weight: Any = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        **kwargs: Any,
+    ) -> keras.callbacks.History:
+        """Trains the model, as `keras.Model.fit` does and with its arguments.
+
+        The history and the progress bar show `loss`, and what it is made of: `nll`, the
+        mean negative log-likelihood of an example; `kl`, the KL of all weights in nats;
+        `kl_weight`; and `elbo`, minus the sum of `nll` and of `kl` per example, whatever
+        the weight. With an optimizer per group there are also its learning rates.
+        """
+        self._assert_compile_called("fit")
+        if validation_split and validation_data is None:
+            (x, y, sample_weight), validation_data = _split_arrays(
+                (x, y, sample_weight), validation_split
+            )
+        data = train_size.measure(x, batch_size, steps_per_epoch)
+        has_kl = any(layer.has_kl for layer in weighted_layers(self))
+        self._elbo.start(data, has_kl)
+        if has_kl:
+            warn_of_sums(self.loss)
+        if data.are_arrays:
+            train_size.warn_of_nan(x, y, sample_weight)
+        x, are_arrays = data.x, data.are_arrays
+        callbacks, backups = with_own_callbacks(callbacks, self, self._elbo)
+        if backups and shuffle and are_arrays and steps_per_epoch is None:
+            arrays = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
+            x = backups[0].data_order.batches(arrays, batch_size)
+            y = sample_weight = batch_size = None
+            are_arrays = False
+        try:
+            return super().fit(
+                x,
+                y,
+                batch_size,
+                epochs,
+                verbose,
+                callbacks,
+                validation_data=validation_data,
+                # Keras warns that it does not shuffle the others.
+                shuffle=shuffle and (are_arrays or train_size.is_finite_py_dataset(x)),
+                class_weight=class_weight,
+                sample_weight=sample_weight,
+                initial_epoch=initial_epoch,
+                steps_per_epoch=steps_per_epoch,
+                **kwargs,
+            )
+        except BaseException:
+            # Keras does not tell callbacks, which have to put things back.
+            interrupt(self)
+            raise
+
+    def _check_path_gradient(self) -> None:
+        layers = stochastic_layers(self)
+        if self.kl_gradient == "path" and not any(
+            layer.shares_kl_sample for layer in layers
+        ):
+            raise ValueError(
+                "The path derivative is that of a KL estimated from the weights of the "
+                "forward pass; expected a layer with `kl_method='monte_carlo'` and "
+                "`estimator='weights'`. Received: kl_gradient='path' and none"
+            )
+
+    # What `fit` and its kind run: a step, which may be a subclass's own, within a pass.
+
+    def make_train_function(self, force: bool = False) -> None:
+        if self.train_function is None or force:
+            self.train_function = self._make_function(self.run_train_step)
+
+    def make_test_function(self, force: bool = False) -> None:
+        if self.test_function is None or force:
+            self.test_function = self._make_function(self.run_test_step)
+
+    def run_train_step(self, data: Any) -> dict[str, Tensor]:
+        """Runs a `train_step` as `fit` does: the KL weighted, the batch counted.
+
+        Args:
+            data: A batch.
+        """
+        with self._pass(training=True) as step:
+            logs = self.train_step(data)
+        self._check_path_gradient()
+        if self.num_samples > 1 and step.record.draws == 0:
+            raise ValueError(
+                "Only the `train_step` of `tfvn.Model` averages over several draws of the "
+                "noise; expected `num_samples=1`, or a `train_step` that calls "
+                f"`super().train_step(data)`. Received: num_samples={self.num_samples}"
+            )
+        self.training_state.count_batch()
+        return logs
+
+    def run_test_step(self, data: Any) -> dict[str, Tensor]:
+        """Runs a `test_step` as `evaluate` does: the KL weighted.
+
+        Args:
+            data: A batch.
+        """
+        with self._pass(training=False):
+            return self.test_step(data)
+
+    @contextlib.contextmanager
+    def _pass(self, training: bool) -> Iterator[passes.Pass]:
+        """Enters a step of this model, or goes on with the one that is going on."""
+        if passes.current().owner is self:
+            yield passes.current()
+            return
+        weight = self._elbo.weight(training)
+        step = passes.Pass(
+            owner=self,
+            kl_weight=weight,
+            kl_factor=self._elbo.factor(weight),
+            kl_gradient=self.kl_gradient,
+        )
+        with passes.entered(step):
+            yield step
+
+    def train_step(self, data: Any) -> dict[str, Tensor]:
+        with self._pass(training=True) as step:
+            drawing = dataclasses.replace(step, num_samples=self.num_samples)
+            with passes.entered(drawing):
+                return super().train_step(data)
+
+    def test_step(self, data: Any) -> dict[str, Tensor]:
+        with self._pass(training=False):
+            return super().test_step(data)
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Tensor:
+        step = passes.current()
+        if step.owner is not self:
+            return self._loss_of_a_loop(y, y_pred, sample_weight, training)
+        draws = [of_last_pass(self, y_pred)]
+        if training and step.num_samples > 1:
+            draws += draw(self, x, step.num_samples - 1)
+            step.record.draws = len(draws)
+        nll = self._negative_log_likelihood(y, draws, sample_weight)
+        # Each replica has its part of the examples, but all of the weights.
+        replicas = self.distribute_strategy.num_replicas_in_sync
+        self._elbo.tracker.update_state(
+            tf.stack(
+                [
+                    tf.reduce_mean(nll) * replicas,
+                    _mean([drawn.kl for drawn in draws]),
+                    step.kl_weight,
+                ]
+            ),
+            sample_weight=1 if x is None else rows_of(x),
+        )
+        return nll + _mean([drawn.loss for drawn in draws]) / replicas
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Tensor]:
+        y, y_pred = as_metrics_see(self, y, y_pred)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _loss_of_a_loop(
+        self, y: Any, y_pred: Any, sample_weight: Any, training: bool
+    ) -> Tensor:
+        """Returns the loss in a training loop of the user's own, outside of `fit`.
+
+        The layers, which did not know whose step it is, have left the model's weight to
+        this method.
+        """
+        if training and self.num_samples > 1:
+            raise ValueError(
+                "Only `fit` averages over several draws of the noise; expected "
+                "`num_samples=1` in a training loop of your own. "
+                f"Received: num_samples={self.num_samples}"
+            )
+        nll = self._negative_log_likelihood(
+            y, [Draw(y_pred, tf.zeros(()), tf.zeros(()))], sample_weight
+        )
+        kls = [layer.added_kl() for layer in weighted_layers(self)]
+        known = [kl for kl in kls if kl is not None]
+        losses = [tf.zeros(())]
+        for loss in self.losses:
+            is_kl = any(loss is kl for kl in known)
+            losses.append(loss * self._kl_factor(training) if is_kl else loss)
+        replicas = self.distribute_strategy.num_replicas_in_sync
+        return nll + tf.add_n([tf.cast(x, tf.float32) for x in losses]) / replicas
+
+    def _kl_factor(self, training: bool) -> Tensor:
+        factor = self._elbo.factor(self._elbo.weight(training))
+        if factor is None:
+            raise ValueError(UNKNOWN_SIZE)
+        return factor
+
+    def _negative_log_likelihood(
+        self, y: Any, draws: list[Draw], sample_weight: Any
+    ) -> Tensor:
+        if self._compile_loss is None:
+            return tf.zeros(())
+        outputs = [drawn.y_pred for drawn in draws]
+        # Also counted where each output's loss is logged.
+        losses = [self._compile_loss(y, y_pred, sample_weight) for y_pred in outputs]
+        if losses[0] is None:
+            return tf.zeros(())
+        if self._log_mean_exp is not None and len(draws) > 1:
+            return tf.cast(self._log_mean_exp(y, outputs, sample_weight), tf.float32)
+        return _mean([tf.cast(loss, tf.float32) for loss in losses])
+
+
+def _mean(values: list[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else tf.add_n(values) / len(values)

@@ -142,6 +142,8 @@ class BayesianTraining(keras.Model):
 
     def get_metrics_result(self) -> dict[str, Tensor]:
         results = super().get_metrics_result()
+        if not self.compiled:
+            return results
         parts = self._elbo.tracker.result()
         # Right after the loss, in the progress bar too.
         first = {name: results[name] for name in results if name == "loss"}
@@ -192,7 +194,8 @@ class BayesianTraining(keras.Model):
             train_size.warn_of_nan(x, y, sample_weight)
         x, are_arrays = data.x, data.are_arrays
         callbacks, backups = with_own_callbacks(callbacks, self, self._elbo)
-        if backups and shuffle and are_arrays and steps_per_epoch is None:
+        is_ordered = shuffle and are_arrays and not train_size.is_sparse(x)
+        if backups and is_ordered and steps_per_epoch is None:
             arrays = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
             x = backups[0].data_order.batches(arrays, batch_size)
             y = sample_weight = batch_size = None

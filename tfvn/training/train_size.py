@@ -71,6 +71,14 @@ def is_finite_py_dataset(x: Any) -> bool:
     return isinstance(x, keras.utils.PyDataset) and x.num_batches is not None
 
 
+def is_sparse(x: Any) -> bool:
+    """Whether any of some arrays is sparse or ragged, of TensorFlow or SciPy."""
+    return any(
+        isinstance(leaf, tf.SparseTensor | tf.RaggedTensor) or hasattr(leaf, "tocsr")
+        for leaf in tf.nest.flatten(x)
+    )
+
+
 def warn_of_nan(*arrays: Any) -> None:
     """Warns of training arrays with NaN in them.
 

@@ -7,7 +7,6 @@ the rate of a dropout layer, an activation, the statistics and the vocabulary th
 
 import functools
 import weakref
-from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -24,6 +23,8 @@ _OF_TRAINING = frozenset(
     "stop_evaluating stop_predicting stop_training test_function train_function".split()
 )
 
+# Most attributes are of these types, for which asking no further is faster.
+_PLAIN_TYPES = frozenset({bool, int, float, str, type(None)})
 _VALUES = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
@@ -60,13 +61,20 @@ def _attributes(layer: keras.Layer) -> Any:
         _freeze(layer._trainable_variables),  # noqa: SLF001
         _freeze(layer._non_trainable_variables),  # noqa: SLF001
         tuple(
-            (name, _freeze(value))
-            for name, value in attributes.items()
-            if name not in _of_all_layers()
-            and name not in _OF_TRAINING
-            and not name.startswith("_" if keeps_notes else "_self_")
+            [
+                (name, value if type(value) in _PLAIN_TYPES else _freeze(value))
+                for name, value in attributes.items()
+                if _counts(name, keeps_notes)
+            ]
         ),
     )
+
+
+@functools.cache
+def _counts(name: str, keeps_notes: bool) -> bool:
+    """Whether an attribute of a name may say what a call of a layer computes."""
+    is_note = name.startswith("_" if keeps_notes else "_self_")
+    return not is_note and name not in _of_all_layers() | _OF_TRAINING
 
 
 @functools.cache
@@ -80,7 +88,7 @@ def _freeze(value: Any, depth: int = 3) -> Any:
         return value
     if depth and isinstance(value, list | tuple):
         return tuple([_freeze(item, depth - 1) for item in value])
-    if depth and isinstance(value, Mapping):
+    if depth and isinstance(value, dict):
         items = value.items()
         return tuple([(_freeze(k), _freeze(v, depth - 1)) for k, v in items])
     return _identity(value)

@@ -11,7 +11,6 @@ from scipy import sparse
 
 import tfvn
 
-
 # Keras warns of names and of data without a length, and goes on.
 pytestmark = pytest.mark.filterwarnings("ignore:.*(structure of|ran out of data)")
 
@@ -140,6 +139,7 @@ class TestOneInput:
 
     def test_lists_that_keras_refuses_in_generators_and_other_iterables(self, model):
         expected = model.predict(X, verbose=0)
+
         class Loader:
             def __iter__(self):
                 return iter([[X[:4], Y[:4]], [X[4:], Y[4:]]])
@@ -151,7 +151,9 @@ class TestOneInput:
         endless = [Endless, lambda: tf.data.Dataset.from_tensors(X).repeat()]
         for source in endless:
             assert_as_keras(model, source, steps=2)
-            with pytest.raises(ValueError, match="has no end; pass the number") as error:
+            with pytest.raises(
+                ValueError, match="has no end; pass the number"
+            ) as error:
                 tfvn.ensemble_predict(model, source())
             assert "Received: " in str(error.value)
         for steps in (0, 1.5):
@@ -193,7 +195,9 @@ class TestTwoInputs:
                 ({"deep": OTHER, "wide": X}, Y)
             ).batch(4),
             lambda: Batches(X, OTHER, wrap=lambda a, b: {"wide": a, "deep": b}),
-            lambda: Batches(X, OTHER, Y, wrap=lambda a, b, y: ({"wide": a, "deep": b}, y)),
+            lambda: Batches(
+                X, OTHER, Y, wrap=lambda a, b, y: ({"wide": a, "deep": b}, y)
+            ),
         ],
         ids=["dict", "other order", "frame", "dataset", "PyDataset", "with labels"],
     )
@@ -216,9 +220,7 @@ class TestTwoInputs:
     def test_more_names_than_inputs(self, model):
         expected = model.predict({"wide": X, "deep": OTHER}, verbose=0)
         given = {"another": OTHER, "wide": X, "deep": OTHER}
-        np.testing.assert_allclose(
-            predict(model, lambda: given), expected, atol=1e-5
-        )
+        np.testing.assert_allclose(predict(model, lambda: given), expected, atol=1e-5)
 
     def test_missing_names(self, model):
         with pytest.raises(ValueError, match="a key for each input of the model") as e:

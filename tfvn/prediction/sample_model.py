@@ -10,7 +10,6 @@ from tfvn import random
 from tfvn.layers.inside import all_layers, stochastic_layers
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.layers.recurrent_layer import StochasticRNN
-from tfvn.posteriors import Posterior
 from tfvn.prediction import noise
 from tfvn.prediction.ensemble import seed_pair
 from tfvn.prediction.program import functional_graph

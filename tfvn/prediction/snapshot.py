@@ -19,8 +19,19 @@ from tfvn.prediction.program import functional_graph
 # What Keras writes on a model while it trains, evaluates or predicts, and whatever else
 # has nothing to do with what a call of the model computes.
 _OF_TRAINING = frozenset(
-    "compiled history loss optimizer predict_function steps_per_execution "
-    "stop_evaluating stop_predicting stop_training test_function train_function".split()
+    [
+        "compiled",
+        "history",
+        "loss",
+        "optimizer",
+        "predict_function",
+        "steps_per_execution",
+        "stop_evaluating",
+        "stop_predicting",
+        "stop_training",
+        "test_function",
+        "train_function",
+    ]
 )
 
 # Most attributes are of these types, for which asking no further is faster.

@@ -169,13 +169,13 @@ class TestOneInput:
 
     def test_eager_functions(self, model):
         expected = model.predict(X, verbose=0)
-        tf.config.run_functions_eagerly(True)
+        tf.config.run_functions_eagerly(run_eagerly=True)
         try:
             fresh = one_input()
             fresh.set_weights(model.get_weights())
             received = predict(fresh, lambda: X)
         finally:
-            tf.config.run_functions_eagerly(False)
+            tf.config.run_functions_eagerly(run_eagerly=False)
         np.testing.assert_allclose(received, expected, atol=1e-5)
 
 

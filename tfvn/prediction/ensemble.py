@@ -1,6 +1,5 @@
 """Predictions: of an ensemble of draws, of the mean weights, and without means."""
 
-import contextlib
 import math
 import random as python_random
 import time
@@ -16,7 +15,7 @@ from tfvn.layers.inside import all_layers, stochastic_layers
 from tfvn.posteriors import GaussianDropout
 from tfvn.prediction import outputs as output_kinds
 from tfvn.prediction.data import Rows, first_row, length, with_a_row
-from tfvn.prediction.program import functional_graph, inputs_by_name, state_variables
+from tfvn.prediction.program import functional_graph, inputs_by_name, preserved_states
 from tfvn.prediction.result import EnsemblePrediction
 from tfvn.prediction.rows import as_tensor, concatenate
 from tfvn.prediction.sampler import EstimatorOf, Sampler, sampler_of, tensors
@@ -261,7 +260,7 @@ class _Ensemble:
         )
         summaries = []
         states = self.sampler.states(self.num_samples)
-        with _preserved_states(self.model):
+        with preserved_states(self.model):
             for index, batch in enumerate(batches):
                 x = _filled(self.sampler, batch)
                 function = self.sampler.function(x, self.num_samples, kinds, parts)
@@ -346,17 +345,6 @@ def _filled(sampler: Sampler, batch: Any) -> Any:
             f"Received: x with {rows} rows in its last batch"
         )
     return with_a_row(batch)
-
-
-@contextlib.contextmanager
-def _preserved_states(model: keras.Model) -> Iterator[None]:
-    """Puts the states of stateful layers back when the context ends."""
-    states = [(state, state.numpy()) for state in state_variables(model)]
-    try:
-        yield
-    finally:
-        for state, before in states:
-            state.assign(before)
 
 
 def _to_numpy(summary: list[dict[str, Any]], rows: int) -> list[dict[str, np.ndarray]]:

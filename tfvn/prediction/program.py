@@ -4,9 +4,10 @@ The first part is computed once per batch. The second is drawn again and again, 
 tensors that the first part holds ready for it.
 """
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -264,6 +265,17 @@ def state_variables(operation: Any) -> list[Any]:
         if isinstance(layer, keras.layers.RNN) and layer.stateful
         for state in _flatten(layer.states or [])
     ]
+
+
+@contextlib.contextmanager
+def preserved_states(model: keras.Model) -> Iterator[None]:
+    """Puts the states of stateful layers back when the context ends."""
+    states = [(state, state.numpy()) for state in state_variables(model)]
+    try:
+        yield
+    finally:
+        for state, before in states:
+            state.assign(before)
 
 
 def inputs_by_name(model: Any, x: Any) -> Any:

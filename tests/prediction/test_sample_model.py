@@ -179,7 +179,7 @@ def of_time(model_class):
     return layers.TimeDistributed(model_class(inner))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "layer",
     [

@@ -101,8 +101,134 @@ def test_refuses_what_it_cannot_hold(make, words):
         tfvn.sample_model(make())
 
 
-def test_batch_normalization_is_copied():
-    model = models.sequential(models.mean_field("local"), layers.BatchNormalization())
-    model.layers[2].moving_mean.assign(np.full(5, 3.0))
+def preprocessed(layer, data, x, dtype="float32"):
+    """A model with a layer that was adapted, and what to call it with."""
+    layer.adapt(data)
+    x = keras.ops.convert_to_tensor(x)
+    return keras.Sequential([keras.Input(x.shape[1:], dtype=dtype), layer]), x
+
+
+def lookup(**kwargs):
+    texts = [["b"], ["z"], ["c"]]
+    return preprocessed(layers.StringLookup(**kwargs), ["a", "b", "c"], texts, "string")
+
+
+def vectorization(**kwargs):
+    texts = [["a b"], ["e f c c"]]
+    layer = layers.TextVectorization(**kwargs)
+    return preprocessed(layer, ["a b c", "b c d", "e"], texts, "string")
+
+
+def low_rank():
+    model = models.sequential()
+    model.layers[0].enable_lora(2)
+    model.layers[0].lora_kernel_b.assign(np.ones((2, 5)))
+    return model, X
+
+
+def moving_averages():
+    model = models.sequential(layers.BatchNormalization())
+    model.layers[1].moving_mean.assign(np.full(5, 3.0))
+    return model, X
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: preprocessed(layers.Normalization(), 3.0 * X + 7.0, X),
+        lambda: preprocessed(layers.Discretization(num_bins=3), X, X),
+        lambda: preprocessed(
+            layers.IntegerLookup(output_mode="multi_hot"), [5, 7], [[5], [9]], "int64"
+        ),
+        lookup,
+        lambda: lookup(output_mode="one_hot"),
+        vectorization,
+        lambda: vectorization(output_mode="tf_idf"),
+        low_rank,
+        moving_averages,
+    ],
+    ids=[
+        "normalization",
+        "discretization",
+        "integers",
+        "strings",
+        "one_hot",
+        "texts",
+        "tf_idf",
+        "low_rank",
+        "moving_averages",
+    ],
+)
+def test_a_model_without_random_layers_is_copied_with_all_its_state(make):
+    model, x = make()
+    held = tfvn.sample_model(model)
+    assert held.layers[0] is not model.layers[0]
+    np.testing.assert_allclose(held(x), model(x), atol=1e-6)
+
+
+STEPS = (3, FEATURES)
+
+
+def stacked_cells():
+    cells = [tfvn.MeanFieldLSTMCell(3, **models.SPREAD), layers.GRUCell(2)]
+    return layers.RNN([*cells, tfvn.MeanFieldGRUCell(2, **models.SPREAD)])
+
+
+def of_time(model_class):
+    inner = [keras.Input((FEATURES,)), layers.Dense(3), models.mean_field("weights", 2)]
+    return layers.TimeDistributed(model_class(inner))
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: layers.Bidirectional(tfvn.MeanFieldLSTM(2, **models.SPREAD)),
+        lambda: layers.TimeDistributed(models.mean_field("weights", 2)),
+        lambda: layers.RNN(tfvn.MeanFieldLSTMCell(3, **models.SPREAD)),
+        stacked_cells,
+        lambda: of_time(keras.Sequential),
+        lambda: of_time(tfvn.Sequential),
+    ],
+    ids=[
+        "bidirectional",
+        "time_distributed",
+        "cell",
+        "cells",
+        "model_of_keras",
+        "model_of_ours",
+    ],
+)
+def test_draws_inside_of_wrappers_have_the_law_of_the_model(layer):
+    model = keras.Sequential([keras.Input(STEPS), layer()])
+    x = np.random.default_rng(0).normal(size=(2, *STEPS)).astype("float32")
     held = tfvn.sample_model(model, seed=0)
-    np.testing.assert_array_equal(held.layers[2].moving_mean, np.full(5, 3.0))
+    assert is_plain(held)
+    drawn = np.stack([tfvn.sample_model(model, seed)(x) for seed in range(30)])
+    answer = tfvn.ensemble_predict(model, x, 2000, outputs="regression", seed=1)
+    ztests.assert_moments(drawn, answer.mean, answer.std**2)
+
+
+def test_a_layer_inside_of_two_others_is_drawn_once():
+    shared = models.mean_field("weights", 2)
+    inputs = keras.Input(STEPS)
+    outputs = [layers.TimeDistributed(shared)(inputs), shared(inputs)]
+    held = tfvn.sample_model(keras.Model(inputs, outputs))
+    first, second = held(np.ones((1, *STEPS)))
+    np.testing.assert_allclose(first, second, atol=1e-6)
+
+
+class MakesLayers(keras.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.inside = models.mean_field("weights", 2)
+
+    def call(self, inputs):
+        return self.inside(inputs)
+
+
+def test_a_layer_that_makes_random_layers_itself_is_refused():
+    model = models.sequential(MakesLayers())
+    with pytest.raises(ValueError, match="expected no layer that makes them") as error:
+        tfvn.sample_model(model)
+    assert "MakesLayers" in str(error.value)

@@ -45,6 +45,14 @@ def over_blocks(
     return tf.nest.pack_sequence_as(results, [array.concat() for array in arrays])
 
 
+def whole_blocks(tensors: list[Tensor], size: int) -> list[Tensor]:
+    """Repeats the last row of all tensors, of one row at least, up to a whole block."""
+    rows = tf.shape(tensors[0])[0]
+    count = (rows + size - 1) // size * size
+    index = tf.minimum(tf.range(count), rows - 1)
+    return [tf.gather(tensor, index) for tensor in tensors]
+
+
 def split(tensor: Tensor, count: int) -> Tensor:
     """Returns a tensor whose rows are `count` draws of each example with an axis of them."""
     shape = tf.concat([[-1, count], tf.shape(tensor)[1:]], axis=0)

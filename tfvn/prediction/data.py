@@ -2,31 +2,39 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
+
+# How Keras itself reads a `PyDataset`, with its workers; it has no public name.
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+
+from tfvn.prediction.rows import as_rows, concatenate, row_of_zeros
 
 
 class Rows:
     """The rows of some data.
 
     Args:
-        x: An array, or a structure of arrays with as many rows each; or a
-            `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator of batches. Of
-            batches that are tuples, the first part is taken, as in
-            `keras.Model.predict`.
+        x: What `keras.Model.predict` takes: an array, or a structure of arrays with as
+            many rows each, where arrays may be tensors, frames of pandas, sparse or
+            ragged; or a `tf.data.Dataset`, a `keras.utils.PyDataset`, a generator or
+            another iterable of batches. Of batches that are tuples or lists, the first
+            part is taken.
+        steps: Number of batches to take from `x`; `None` is all. Arrays have none.
 
     Attributes:
         first: The first rows that there are.
     """
 
-    def __init__(self, x: Any):
+    def __init__(self, x: Any, steps: int | None = None):
         self.count: int | None = None
+        self._arrange: Callable[[Any], Any] = lambda x: x
         if _is_stream(x):
-            stream = _stream(x)
+            _check_end(x, steps)
+            stream = itertools.islice(_stream(x), steps)
             # Looked at, and put back.
             self.first = next(stream, None)
             if self.first is None:
@@ -36,8 +44,22 @@ class Rows:
                 )
             self._stream = itertools.chain([self.first], stream)
         else:
-            self._x = self.first = keras.tree.map_structure(_as_array, x)
-            self.count = _length(self._x)
+            if steps is not None:
+                raise ValueError(
+                    "Argument `steps` is a number of batches of a data set or a "
+                    "generator; of arrays, pass the rows that are to be predicted. "
+                    f"Received: steps={steps} for x={type(x).__name__}"
+                )
+            self._x = self.first = keras.tree.map_structure(as_rows, x)
+            self.count = length(self._x)
+
+    def arrange(self, function: Callable[[Any], Any]) -> None:
+        """Passes every batch through a function that puts its parts in another order."""
+        self.first = function(self.first)
+        if self.count is None:
+            self._arrange = function
+        else:
+            self._x = self.first
 
     def batches(self, size: int) -> Iterator[Any]:
         """Yields `size` rows at a time, and in the end what is left.
@@ -57,9 +79,9 @@ class Rows:
     def _batched_anew(self, size: int) -> Iterator[Any]:
         waiting: list[Any] = []
         count = taken = 0
-        for batch in self._stream:
+        for batch in map(self._arrange, self._stream):
             waiting.append(batch)
-            count += _length(batch)
+            count += length(batch)
             if count < size:
                 continue
             rows, full = _join(waiting), count - count % size
@@ -72,65 +94,87 @@ class Rows:
             yield _join(waiting)
 
 
-def with_a_row(x: Any) -> Any:
-    """Returns rows, with a row of zeros in place of none."""
-    if _length(x):
-        return x
-    return keras.tree.map_structure(
-        lambda array: np.zeros((1, *array.shape[1:]), array.dtype), x
-    )
-
-
-def concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns the rows of several arrays, which must be of one shape."""
-    first = parts[0].shape[1:]
-    for other in (part.shape[1:] for part in parts):
-        if other != first:
-            axes = [
-                axis + 1
-                for axis, sizes in enumerate(itertools.zip_longest(first, other))
-                if sizes[0] != sizes[1]
-            ]
-            raise ValueError(
-                "Argument `x` must have rows of one shape in all batches; pad them to "
-                f"the same size on axis {axes[0]}, or predict each batch by itself. "
-                f"Received: rows of shapes {first} and {other}"
-            )
-    return np.concatenate(parts)
-
-
-def _is_stream(x: Any) -> bool:
-    is_dataset = isinstance(x, tf.data.Dataset | keras.utils.PyDataset)
-    return is_dataset or hasattr(x, "__next__")
-
-
-def _stream(source: Any) -> Iterator[Any]:
-    if isinstance(source, keras.utils.PyDataset):
-        source = (source[index] for index in range(len(source)))
-    for batch in source:
-        x = batch[0] if isinstance(batch, tuple) else batch
-        yield keras.tree.map_structure(_as_array, x)
-
-
-def _as_array(value: Any) -> np.ndarray:
-    return np.asarray(keras.ops.convert_to_numpy(value))
-
-
-def _length(x: Any) -> int:
-    shapes = [array.shape for array in keras.tree.flatten(x)]
+def length(x: Any) -> int:
+    """Returns how many rows there are in each array of a structure."""
+    shapes = [rows.shape for rows in keras.tree.flatten(x) if rows is not None]
     if not shapes or any(s == () or s[0] != shapes[0][0] for s in shapes):
         raise ValueError(
             "Argument `x` must be arrays with one row for each example, as many in each. "
-            f"Received: x of shapes {shapes}"
+            f"Received: x of shapes {[tuple(shape) for shape in shapes]}"
         )
     return shapes[0][0]
 
 
+def with_a_row(x: Any) -> Any:
+    """Returns rows, with a row of zeros in place of none."""
+    return x if length(x) else _map(row_of_zeros, x)
+
+
+def first_row(x: Any) -> Any:
+    """Returns the first of the rows."""
+    return _slice(x, 0, 1)
+
+
+def _is_stream(x: Any) -> bool:
+    if isinstance(x, tf.data.Dataset | keras.utils.PyDataset) or hasattr(x, "__next__"):
+        return True
+    # Another source of batches, such as a loader of PyTorch.
+    is_array = hasattr(x, "shape") or hasattr(x, "__array__")
+    is_structure = keras.tree.is_nested(x) or isinstance(x, str | bytes)
+    return hasattr(x, "__iter__") and not is_array and not is_structure
+
+
+def _check_end(source: Any, steps: int | None) -> None:
+    if steps is not None:
+        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+            raise ValueError(
+                "Argument `steps` must be an integer of at least 1, or `None`. "
+                f"Received: steps={steps!r}"
+            )
+        return
+    if isinstance(source, keras.utils.PyDataset):
+        is_infinite = source.num_batches is None
+    elif isinstance(source, tf.data.Dataset):
+        is_infinite = source.cardinality() == tf.data.INFINITE_CARDINALITY
+    else:
+        return
+    if is_infinite:
+        raise ValueError(
+            "Argument `x` has no end; pass the number of batches to predict as `steps`. "
+            f"Received: x={type(source).__name__} without end and steps=None"
+        )
+
+
+def _stream(source: Any) -> Iterator[Any]:
+    if isinstance(source, keras.utils.PyDataset):
+        source = _batches_of(source)
+    for batch in source:
+        x = batch[0] if isinstance(batch, tuple | list) else batch
+        yield keras.tree.map_structure(as_rows, x)
+
+
+def _batches_of(dataset: keras.utils.PyDataset) -> Iterator[Any]:
+    adapter = PyDatasetAdapter(dataset)
+    adapter.on_epoch_begin()
+    try:
+        yield from adapter._get_iterator()  # noqa: SLF001
+    finally:
+        # Also where only some of the batches were taken.
+        adapter.on_epoch_end()
+
+
+def _map(function: Callable[..., Any], *structures: Any) -> Any:
+    """Applies a function to what is there of some inputs."""
+    return keras.tree.map_structure(
+        lambda *rows: None if rows[0] is None else function(*rows), *structures
+    )
+
+
 def _slice(x: Any, start: int, stop: int) -> Any:
-    return keras.tree.map_structure(lambda array: array[start:stop], x)
+    return _map(lambda rows: rows[start:stop], x)
 
 
 def _join(batches: list[Any]) -> Any:
     if len(batches) == 1:
         return batches[0]
-    return keras.tree.map_structure(lambda *parts: concatenate(parts), *batches)
+    return _map(lambda *parts: concatenate(parts), *batches)

@@ -11,15 +11,16 @@ import numpy as np
 import tensorflow as tf
 
 from tfvn import estimators
-from tfvn.layers.inside import stochastic_layers
+from tfvn.layers.inside import all_layers, functional_graph, stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
-from tfvn.prediction.data import Rows, concatenate, with_a_row
+from tfvn.prediction.data import Rows, first_row, length, with_a_row
 from tfvn.prediction.distribution import PredictiveDistribution
 from tfvn.prediction.kinds import find_kinds
-from tfvn.prediction.program import functional_graph
+from tfvn.prediction.program import inputs_by_name, preserved_states
 from tfvn.prediction.result import EnsemblePrediction
-from tfvn.prediction.sampler import EstimatorOf, Sampler, cast, sampler_of
+from tfvn.prediction.rows import as_tensor, concatenate
+from tfvn.prediction.sampler import EstimatorOf, Sampler, sampler_of, tensors
 
 _PARTS = ("mean", "std", "entropy", "expected_entropy", "mutual_information", "outputs")
 
@@ -36,6 +37,7 @@ def ensemble_predict(
     return_samples: bool = False,
     outputs: Any = "auto",
     verbose: Any = "auto",
+    steps: int | None = None,
 ) -> Any:
     """Predicts with an ensemble of draws of a model's noise.
 
@@ -48,13 +50,21 @@ def ensemble_predict(
     noise; with `weights`, one draw is the same kernels for all rows.
 
     The same seed gives the same draws whatever the batch size and the kind of data, up
-    to rounding in what precedes the noise, about 1e-5; other numbers of draws are other
-    draws. Memory is bounded by the batch, and by the draws of one row.
+    to rounding in what precedes the noise, about 1e-5, and the same for the first rows
+    of `x` as for all of it; other numbers of draws are other draws. Memory is bounded by
+    the batch, and by the draws of one row.
+
+    In a model with stateful recurrent layers, every draw starts from the states that the
+    model has, carries states of its own from batch to batch, and has the same random
+    weights in all of them. The states of the model are left as they are.
 
     Args:
         model: A model of this library or of Keras.
-        x: An array, or a structure of arrays for several inputs; or a
-            `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator of batches.
+        x: Whatever `keras.Model.predict` takes for this model: an array, or a list or
+            dictionary of arrays for several inputs, where an array may also be a tensor
+            (dense, sparse or ragged), a pandas frame or a SciPy sparse matrix, of numbers
+            or strings; or a `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator
+            of batches.
         num_samples: Number of draws.
         batch_size: Number of rows for which what precedes the noise is computed at a
             time, rounded up to whole blocks of at most 16 rows; data sets and
@@ -72,6 +82,8 @@ def ensemble_predict(
             compiled loss, and raises unless they say it clearly.
         verbose: `"auto"` for a progress bar on work of more than some seconds, 0 for
             none, 1 for one at once.
+        steps: Number of batches to take from a data set or a generator, as they come
+            from it. `None` takes all; data without end need a number.
 
     Returns:
         An `EnsemblePrediction` with `mean`, `std`, `entropy`, `expected_entropy`,
@@ -98,13 +110,17 @@ def ensemble_predict(
     - [Depeweg et al., 2018](https://arxiv.org/abs/1710.07283), section 3, for what the
       entropies mean
     """
-    return _Ensemble(model, x, num_samples).predict(
+    return _Ensemble(model, x, num_samples, steps).predict(
         batch_size, seed, return_samples, outputs, verbose
     )
 
 
 def zero_mean_predict(
-    model: keras.Model, x: Any, num_samples: int = 20, **kwargs: Any
+    model: keras.Model,
+    x: Any,
+    num_samples: int = 20,
+    steps: int | None = None,
+    **kwargs: Any,
 ) -> Any:
     """Predicts with an ensemble in which Gaussian-dropout layers have no means.
 
@@ -115,6 +131,7 @@ def zero_mean_predict(
         model: A model with Gaussian-dropout layers.
         x: As in `tfvn.ensemble_predict`.
         num_samples: Number of draws.
+        steps: As in `tfvn.ensemble_predict`.
         **kwargs: Further arguments of `tfvn.ensemble_predict`.
 
     Returns:
@@ -140,20 +157,24 @@ def zero_mean_predict(
             "Argument `model` must have a Gaussian-dropout layer, the means of which can "
             f"be left out. Received: model={model.name!r} with none"
         )
-    ensemble = _Ensemble(model, x, num_samples, "zero_mean", without_means)
+    ensemble = _Ensemble(model, x, num_samples, steps, "zero_mean", without_means)
     return ensemble.predict(**kwargs)
 
 
-def mean_predict(model: keras.Model, x: Any, batch_size: int = 32) -> Any:
+def mean_predict(
+    model: keras.Model, x: Any, batch_size: int = 32, steps: int | None = None
+) -> Any:
     """Predicts with every random weight replaced by its mean: the weight-scaling rule.
 
     One pass without noise. For a variance layer, whose means are zero, it is a random
-    guess.
+    guess. Stateful recurrent layers go on from the states that they have, and keep the new
+    ones, as in `keras.Model.predict`.
 
     Args:
         model: A model of this library or of Keras.
         x: As in `tfvn.ensemble_predict`.
         batch_size: Number of rows at a time.
+        steps: As in `tfvn.ensemble_predict`.
 
     Returns:
         The model's outputs, as `keras.Model.predict` gives them.
@@ -173,9 +194,10 @@ def mean_predict(model: keras.Model, x: Any, batch_size: int = 32) -> Any:
     - [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
     """
     _check_count("batch_size", batch_size)
-    rows = _checked_rows(model, x)
+    rows = _checked_rows(model, x, steps)
     sampler = sampler_of(model, "mean", without_noise)
-    batches = [_call(sampler, batch) for batch in rows.batches(batch_size)]
+    size = sampler.fixed_rows or batch_size
+    batches = [_call(sampler, batch) for batch in rows.batches(size)]
     return keras.tree.map_structure(lambda *parts: concatenate(parts), *batches)
 
 
@@ -198,6 +220,7 @@ class _Ensemble:
         model: The model.
         x: The data.
         num_samples: Number of draws.
+        steps: Number of batches of the data; `None` is all.
         name: What `estimator_of` is called.
         estimator_of: As in `Sampler`.
     """
@@ -207,12 +230,13 @@ class _Ensemble:
         model: keras.Model,
         x: Any,
         num_samples: int,
+        steps: int | None = None,
         name: str = "",
         estimator_of: EstimatorOf | None = None,
     ):
         _check_count("num_samples", num_samples)
         self.model, self.num_samples = model, num_samples
-        self.rows = _checked_rows(model, x)
+        self.rows = _checked_rows(model, x, steps)
         self.sampler = sampler_of(model, name, estimator_of)
         if not self.sampler.draws:
             raise ValueError(
@@ -233,20 +257,24 @@ class _Ensemble:
         """Returns what `ensemble_predict` does."""
         _check_count("batch_size", batch_size)
         pair = seed_pair(seed)
-        kinds = find_kinds(self.model, outputs, cast(with_a_row(self.rows.first)))
+        kinds = find_kinds(self.model, outputs, tensors(with_a_row(self.rows.first)))
         parts = (*_PARTS, "samples") if return_samples else _PARTS
         block = self.sampler.block_size(self.num_samples)
         blocks = math.ceil(batch_size / (block or batch_size))
-        size = blocks * block if block else batch_size
+        size = blocks * block if block else self.sampler.fixed_rows or batch_size
         batches = _progress(
             self.rows.batches(size), self.rows.number_of_batches(size), verbose
         )
         summaries = []
-        for index, batch in enumerate(batches):
-            x = with_a_row(batch)
-            function = self.sampler.function(x, self.num_samples, kinds, parts)
-            summary = function(cast(x), pair, index * blocks)
-            summaries.append(_to_numpy(summary, batch))
+        states = self.sampler.states(self.num_samples)
+        with preserved_states(self.model):
+            for index, batch in enumerate(batches):
+                x = _filled(self.sampler, batch)
+                function = self.sampler.function(x, self.num_samples, kinds, parts)
+                summary, states = function(
+                    tensors(x), pair, tf.constant(index * blocks), states
+                )
+                summaries.append(_to_numpy(summary, length(batch)))
         # Of targets that are drawn afterwards, one for each draw.
         seeds = [
             [*pair.numpy().view("uint32"), index] if return_samples else None
@@ -272,22 +300,25 @@ class _Ensemble:
         return EnsemblePrediction(num_samples=self.num_samples, **arrays)
 
 
-def _checked_rows(model: keras.Model, x: Any) -> Rows:
+def _checked_rows(model: keras.Model, x: Any, steps: int | None) -> Rows:
     """Returns the rows of the data, which fit the model, which has been built."""
     if not isinstance(model, keras.Model):
         raise ValueError(
             "Argument `model` must be a `keras.Model`. "
             f"Received: model={type(model).__name__}"
         )
-    rows = Rows(x)
-    first = with_a_row(rows.first)
+    rows = Rows(x, steps)
     if not model.built:
-        model(keras.tree.map_structure(lambda a: a[:1], cast(first)), training=False)
+        _build(model, with_a_row(rows.first))
+    rows.arrange(lambda x: inputs_by_name(model, x))
     graph = functional_graph(model)
     if graph is None:
         return rows
     expected = [tuple(symbol.shape[1:]) for symbol in graph.inputs]
-    received = [array.shape[1:] for array in keras.tree.flatten(first)]
+    received = [
+        None if part is None else tuple(part.shape[1:])
+        for part in keras.tree.flatten(rows.first)
+    ]
     if len(expected) != len(received) or not all(map(_fits, received, expected)):
         raise ValueError(
             "Argument `x` must have an array for each input of the model, with examples "
@@ -296,7 +327,23 @@ def _checked_rows(model: keras.Model, x: Any) -> Rows:
     return rows
 
 
-def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+def _build(model: keras.Model, first: Any) -> None:
+    """Calls a model for the first time, which makes its variables."""
+    if any(getattr(layer, "stateful", False) for layer in all_layers(model)):
+        raise ValueError(
+            "A model with stateful recurrent layers must have been built for the number "
+            "of rows of its batches; give it a `keras.Input` with a `batch_size`. "
+            f"Received: model={model.name!r}, not built"
+        )
+    row = keras.tree.map_structure(
+        lambda part: None if part is None else as_tensor(part), first_row(first)
+    )
+    model(row, training=False)
+
+
+def _fits(shape: tuple[int, ...] | None, expected: tuple[int | None, ...]) -> bool:
+    if shape is None:
+        return True  # left out; Keras says whether it may be
     # A last axis of size 1 may be there or not, as in Keras.
     shape = shape[:-1] if len(shape) > len(expected) and shape[-1] == 1 else shape
     if len(shape) < len(expected) and expected[-1] == 1:
@@ -307,16 +354,27 @@ def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     )
 
 
-def _to_numpy(summary: list[dict[str, Any]], batch: Any) -> list[dict[str, np.ndarray]]:
-    rows = len(keras.tree.flatten(batch)[0])
+def _filled(sampler: Sampler, batch: Any) -> Any:
+    """Returns a batch of a row at least, or of as many as a stateful model takes."""
+    rows = length(batch)
+    if sampler.fixed_rows not in (None, rows):
+        raise ValueError(
+            "A model with stateful recurrent layers takes batches of "
+            f"{sampler.fixed_rows} rows, and so must `x` be a multiple of it. "
+            f"Received: x with {rows} rows in its last batch"
+        )
+    return with_a_row(batch)
+
+
+def _to_numpy(summary: list[dict[str, Any]], rows: int) -> list[dict[str, np.ndarray]]:
     return [
         {name: value.numpy()[:rows] for name, value in part.items()} for part in summary
     ]
 
 
 def _call(sampler: Sampler, batch: Any) -> Any:
-    rows = len(keras.tree.flatten(batch)[0])
-    outputs = sampler.call(with_a_row(batch))
+    rows = length(batch)
+    outputs = sampler.call(_filled(sampler, batch))
     return keras.tree.map_structure(lambda tensor: tensor.numpy()[:rows], outputs)
 
 

@@ -138,9 +138,16 @@ def _structure(model: keras.Model, inputs: Any) -> Any:
     if inputs is None:
         return None
 
-    def symbol(value: Any) -> keras.KerasTensor:
+    def symbol(value: Any) -> keras.KerasTensor | None:
+        if value is None:
+            return None  # an optional input
         dtype = keras.backend.standardize_dtype(value.dtype)
-        return keras.KerasTensor((None, *value.shape[1:]), dtype)
+        return keras.KerasTensor(
+            (None, *value.shape[1:]),
+            dtype,
+            sparse=isinstance(value, tf.SparseTensor | tf.SparseTensorSpec),
+            ragged=isinstance(value, tf.RaggedTensor | tf.RaggedTensorSpec),
+        )
 
     symbols = keras.tree.map_structure(symbol, inputs)
     structure = model.compute_output_spec(symbols)

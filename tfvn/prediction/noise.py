@@ -36,7 +36,7 @@ def noise_of(layer: Any) -> bool | None:
         return layer.noise_per_example
     if _is_known(layer):
         return _keras_noise(layer)
-    return False if _is_unknown(layer) else None
+    return False if is_unknown(layer) else None
 
 
 def has_own_noise(layer: Any) -> bool:
@@ -44,7 +44,7 @@ def has_own_noise(layer: Any) -> bool:
     if isinstance(layer, RandomWeightsLayer):
         # Flipout shares a kernel and has signs for each example.
         return layer.estimator.draws_noise and not layer.estimator.draws_weights
-    return bool(noise_of(layer)) or _is_unknown(layer)
+    return bool(noise_of(layer)) or is_unknown(layer)
 
 
 def is_noisy(operation: Any) -> bool:
@@ -79,7 +79,7 @@ def per_example_generators(model: keras.Layer) -> list[Any]:
     return [
         generator
         for layer in all_layers(model)
-        if noise_of(layer) or _is_unknown(layer)
+        if noise_of(layer) or is_unknown(layer)
         for generator in _generators(layer)
     ]
 
@@ -138,7 +138,7 @@ def _(layer: Any) -> bool | None:
     return None  # augmentation belongs to training
 
 
-def _is_unknown(layer: Any) -> bool:
+def is_unknown(layer: Any) -> bool:
     """Whether a layer draws noise, by its generators, of which nobody says more."""
     is_told = hasattr(layer, "noise_per_example") or _is_known(layer)
     return not is_told and bool(_generators(layer))
@@ -150,7 +150,7 @@ def _draws_in_training(layer: Any) -> bool:
         return _keras_noise(layer) is not None
     # Layers inside, such as batch normalization, would believe it too.
     return (
-        _is_unknown(layer)
+        is_unknown(layer)
         and all_layers(layer) == [layer]
         and "training" in inspect.signature(layer.call).parameters
     )

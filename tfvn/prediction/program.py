@@ -4,8 +4,10 @@ The first part is computed once per batch. The second is drawn again and again, 
 tensors that the first part holds ready for it.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -18,7 +20,7 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.models.functional import Functional
 
 from tfvn.layers.base import StochasticLayer
-from tfvn.layers.inside import functional_graph
+from tfvn.layers.inside import all_layers, functional_graph
 from tfvn.prediction import noise
 
 Tensor = Any
@@ -38,6 +40,9 @@ class _Held:
 
     index: int
     mask: int | None = None
+    # Of a ragged tensor, which is held with zeros at the ends of its rows.
+    lengths: int | None = None
+    is_sparse: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +84,10 @@ class _Values:
             return leaf
         # A tensor of its own, because masks are attributes of tensors.
         value = tf.identity(self._repeat(leaf.index))
+        if leaf.is_sparse:
+            value = tf.sparse.from_dense(value)
+        if leaf.lengths is not None:
+            value = tf.RaggedTensor.from_tensor(value, self._repeat(leaf.lengths))
         if leaf.mask is not None:
             set_keras_mask(value, self._repeat(leaf.mask))
         return value
@@ -167,12 +176,17 @@ class Program:
         """
         leaves = _flatten((args, kwargs))
         waits = any(isinstance(leaf, _Later) for leaf in leaves)
-        is_noisy = noise.is_noisy(operation)
+        # Each draw has states of its own.
+        is_noisy = noise.is_noisy(operation) or bool(state_variables(operation))
         if not waits and not is_noisy:
             return operation(*args, **kwargs)
         graph = functional_graph(operation)
         if is_noisy and graph is not None and _fits(graph, args, kwargs):
-            return self._follow(graph, args[0])
+            inputs = [
+                self._adjust(symbol, leaf)
+                for symbol, leaf in zip(graph.inputs, _flatten(args[0]), strict=True)
+            ]
+            return self._follow(graph, inputs)
         if not waits and _can_redraw(operation, args, kwargs):
             prepared = operation.prepare(*args)
             if prepared is not None:
@@ -183,6 +197,13 @@ class Program:
                 )
         args, kwargs = self._hold(args), self._hold(kwargs)
         return self._defer(_Step(operation, args, kwargs), count)
+
+    def _adjust(self, symbol: Any, leaf: Any) -> Any:
+        """Casts and reshapes an input of a nested model as a call of it would."""
+        if isinstance(leaf, _Later):
+            step = _Step(functools.partial(_adjusted, symbol), (leaf,), {})
+            return self._defer(step, None)
+        return leaf if leaf is None else _adjusted(symbol, leaf)
 
     def _defer(self, step: _Step, count: int | None) -> Any:
         index = len(self._steps)
@@ -195,6 +216,10 @@ class Program:
         return keras.tree.map_structure(self._hold_one, structure)
 
     def _hold_one(self, leaf: Any) -> Any:
+        if isinstance(leaf, tf.SparseTensor):
+            return _Held(self._place(tf.sparse.to_dense(leaf)), is_sparse=True)
+        if isinstance(leaf, tf.RaggedTensor):
+            return self._hold_ragged(leaf)
         # Constants of the graph are no tensors of this trace, and have no rows; nor have
         # tensors that all rows share, such as positions `(1, time, features)`.
         if not tf.is_symbolic_tensor(leaf) or tuple(leaf.shape[:1]) in ((), (1,)):
@@ -202,11 +227,84 @@ class Program:
         mask = get_keras_mask(leaf)
         return _Held(self._place(leaf), None if mask is None else self._place(mask))
 
+    def _hold_ragged(self, leaf: tf.RaggedTensor) -> _Held:
+        if leaf.ragged_rank > 1:
+            raise ValueError(
+                "A model that draws noise takes ragged tensors of one ragged axis; pad the "
+                "others with `to_tensor()`. "
+                f"Received: a ragged tensor with {leaf.ragged_rank} ragged axes"
+            )
+        lengths = self._place(leaf.row_lengths())
+        return _Held(self._place(leaf.to_tensor()), lengths=lengths)
+
     def _place(self, tensor: Tensor) -> int:
         if id(tensor) not in self._index_of:
             self._index_of[id(tensor)] = len(self.held)
             self.held.append(tensor)
         return self._index_of[id(tensor)]
+
+
+def state_variables(operation: Any) -> list[Any]:
+    """Returns the variables in which stateful recurrent layers carry their states."""
+    if not isinstance(operation, keras.Layer):
+        return []
+    return [
+        state
+        for layer in all_layers(operation)
+        if isinstance(layer, keras.layers.RNN) and layer.stateful
+        for state in _flatten(layer.states or [])
+    ]
+
+
+@contextlib.contextmanager
+def preserved_states(model: keras.Model) -> Iterator[None]:
+    """Puts the states of stateful layers back when the context ends."""
+    states = [(state, state.numpy()) for state in state_variables(model)]
+    try:
+        yield
+    finally:
+        for state, before in states:
+            state.assign(before)
+
+
+def inputs_by_name(model: Any, x: Any) -> Any:
+    """Returns inputs that were given by name in the structure that a model has.
+
+    As in a call of a functional model, a dictionary may stand for a list, and may have
+    more keys than the model has inputs.
+
+    Args:
+        model: A model.
+        x: A structure of inputs.
+    """
+    graph = functional_graph(model)
+    if graph is None or not isinstance(x, dict):
+        return x
+    structure = graph._inputs_struct  # noqa: SLF001
+    is_by_name = isinstance(structure, dict)
+    names = list(structure) if is_by_name else [s.name for s in graph.inputs]
+    if any(name not in x for name in names):
+        raise ValueError(
+            f"Argument `x` must have a key for each input of the model: {names}. "
+            f"Received: x with keys {list(x)}"
+        )
+    if is_by_name:
+        return {name: x[name] for name in names}
+    return keras.tree.pack_sequence_as(structure, [x[name] for name in names])
+
+
+def _adjusted(symbol: Any, tensor: Tensor) -> Tensor:
+    """Returns an input in the type and the rank that a functional model has for it."""
+    mask = get_keras_mask(tensor)
+    adjusted = keras.ops.convert_to_tensor(tensor, symbol.dtype, sparse=symbol.sparse)
+    rank, expected = len(adjusted.shape), len(symbol.shape)
+    if rank == expected + 1 and adjusted.shape[-1] == 1:
+        adjusted = keras.ops.squeeze(adjusted, axis=-1)
+    elif rank == expected - 1 and symbol.shape[-1] == 1:
+        adjusted = keras.ops.expand_dims(adjusted, axis=-1)
+    if mask is not None:
+        set_keras_mask(adjusted, mask)
+    return adjusted
 
 
 def _flatten(structure: Any) -> list[Any]:

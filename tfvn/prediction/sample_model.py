@@ -1,13 +1,15 @@
 """One held draw of a model's weights, as a plain Keras model."""
 
+import tempfile
 from typing import Any
 
 import keras
+import numpy as np
 
 from tfvn import random
+from tfvn.layers.inside import all_layers, stochastic_layers
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.layers.recurrent_layer import StochasticRNN
-from tfvn.posteriors import Posterior
 from tfvn.prediction import noise
 from tfvn.prediction.ensemble import seed_pair
 from tfvn.prediction.program import functional_graph
@@ -20,8 +22,11 @@ def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
 
     It is deterministic: a policy for an episode, a function drawn from the posterior for
     Thompson sampling. Each layer with a random kernel becomes its Keras twin, with a
-    kernel drawn from the posterior whatever the layer's estimator; all other weights
-    are copied. Nothing of this library is left in it: it saves and loads without.
+    kernel drawn from the posterior whatever the layer's estimator; so do those inside of
+    wrappers (`Bidirectional`, `TimeDistributed`), the cells of `keras.layers.RNN` and the
+    layers of nested models. All other state is copied as Keras saves it: weights, moving
+    averages, what `adapt` has found, vocabularies. Nothing of this library is left in the
+    model: it saves and loads without.
 
     Args:
         model: A sequential or functional model that has been built, in which nothing
@@ -64,17 +69,19 @@ class _Holder:
     def __init__(self, stream: random.Stream):
         self._stream = stream
         self._copies: dict[int, keras.Layer] = {}
-        self._pairs: list[tuple[keras.Layer, keras.Layer]] = []
+        self._waiting: list[tuple[Any, Any]] = []
+        self._drawn: dict[tuple[int, str], Tensor] = {}
 
     def hold(self, model: keras.Model) -> keras.Model:
         """Returns a plain model with a draw."""
-        held = self._copy(model)
-        # Copies have variables once their model has been made.
-        for layer, copy in self._pairs:
+        held = self.copy(model)
+        # A copy has variables once its model has been made.
+        for layer, copy in self._waiting:
             self._fill(layer, copy)
         return held
 
-    def _copy(self, model: keras.Model) -> keras.Model:
+    def copy(self, model: keras.Model) -> keras.Model:
+        """Returns a plain model of the same structure, whose weights are to come."""
         copy: Any = keras.models.clone_model(model, clone_function=self._copy_layer)
         if isinstance(model, keras.Sequential):
             return copy
@@ -85,41 +92,111 @@ class _Holder:
     def _copy_layer(self, layer: keras.Layer) -> keras.Layer:
         if id(layer) not in self._copies:
             if functional_graph(layer) is not None:
-                self._copies[id(layer)] = self._copy(layer)
+                self._copies[id(layer)] = self.copy(layer)
             else:
                 copy = _twin(layer)
                 self._copies[id(layer)] = copy
-                self._pairs.append((layer, copy))
+                if isinstance(layer, keras.Layer):  # and no operation, such as a sum
+                    _copy_assets(layer, copy)
+                    self._waiting.append((layer, copy))
         return self._copies[id(layer)]
 
-    def _fill(self, layer: Any, copy: Any) -> None:
-        if not isinstance(layer, keras.Layer):
-            return  # an operation, such as a sum
-        if isinstance(layer, StochasticRNN):
-            layer, copy = layer.cell, copy.cell
-        if not isinstance(layer, RandomWeightsLayer):
-            copy.set_weights(layer.get_weights())
-            return
+    def _fill(self, layer: keras.Layer, copy: keras.Layer) -> None:
+        parts = zip(all_layers(layer), all_layers(copy), strict=True)
+        for part, its_copy in parts:
+            if isinstance(part, RandomWeightsLayer):
+                self._draw(part, its_copy)
+            elif part.built:
+                store: dict[str, Any] = {}
+                part.save_own_variables(store)
+                values = {name: _as_saved(value) for name, value in store.items()}
+                its_copy.load_own_variables(values)
+
+    def _draw(self, layer: Any, copy: Any) -> None:
         for name, posterior in layer.posteriors.items():
-            getattr(copy, name).assign(self._draw(layer, posterior))
+            # A layer that several others have inside is drawn once.
+            key = id(layer), name
+            if key not in self._drawn:
+                seed = self._stream.next(layer.seed_generator, per_example=False)
+                self._drawn[key] = posterior.sample(seed)
+            getattr(copy, name).assign(self._drawn[key])
         if layer.bias_posterior is None and layer.bias is not None:
             copy.bias.assign(layer.bias.value)
 
-    def _draw(self, layer: Any, posterior: Posterior) -> Tensor:
-        return posterior.sample(
-            self._stream.next(layer.seed_generator, per_example=False)
-        )
+
+def _copy_assets(layer: keras.Layer, copy: keras.Layer) -> None:
+    """Copies what Keras saves in files, such as vocabularies.
+
+    The copy needs them before it is called, because shapes of outputs depend on them.
+    """
+    for part, its_copy in zip(all_layers(layer), all_layers(copy), strict=True):
+        if not hasattr(part, "save_assets"):
+            continue
+        # Variables first, as Keras loads them: of what the assets are made whole with.
+        store: dict[str, Any] = {}
+        part.save_own_variables(store)
+        its_copy.load_own_variables(store)
+        with tempfile.TemporaryDirectory() as directory:
+            part.save_assets(directory)
+            its_copy.load_assets(directory)
 
 
-def _twin(layer: keras.Layer) -> keras.Layer:
+def _as_saved(value: Any) -> Any:
+    # What a file would give back.
+    return np.asarray(keras.ops.convert_to_numpy(value))
+
+
+def _twin(layer: Any) -> Any:
     """Returns a new layer of the Keras class that a layer makes random, or of its own."""
-    if not isinstance(layer, RandomWeightsLayer | StochasticRNN):
-        if noise.is_noisy(layer):
+    if not isinstance(layer, keras.Layer):
+        return type(layer).from_config(layer.get_config())
+    _check_noise(layer)
+    if isinstance(layer, RandomWeightsLayer | StochasticRNN):
+        twin = layer.twin()
+        return twin.from_config(twin.get_config(layer))
+    config = layer.get_config()
+    if stochastic_layers(layer):
+        # A wrapper, or a recurrent layer with cells.
+        config = _plain_config(config)
+    copy = type(layer).from_config(config)
+    if stochastic_layers(copy):
+        raise ValueError(
+            "A held draw replaces the random layers that a model, a wrapper or a recurrent "
+            "layer has in its config; expected no layer that makes them itself. "
+            f"Received: layer {layer.name!r} of type {type(layer).__name__}"
+        )
+    if layer.built and not copy.built:
+        copy.build_from_config(layer.get_build_config())
+    return copy
+
+
+def _check_noise(layer: keras.Layer) -> None:
+    for part in all_layers(layer):
+        is_random = isinstance(part, RandomWeightsLayer)
+        if not is_random and noise.noise_of(part) is not None:
             raise ValueError(
                 "A held draw is one of kernels and biases; expected no other noise in "
-                f"the model. Received: layer {layer.name!r} of type "
-                f"{type(layer).__name__}"
+                f"the model. Received: layer {part.name!r} of type {type(part).__name__}"
             )
-        return type(layer).from_config(layer.get_config())
-    twin = layer.twin()
-    return twin.from_config(twin.get_config(layer))
+
+
+def _plain_config(config: Any) -> Any:
+    """Returns a config in which random layers inside have become their Keras twins."""
+    if isinstance(config, list | tuple):
+        return [_plain_config(item) for item in config]
+    if not isinstance(config, dict):
+        return config
+    if _is_of_this_library(config):
+        inside = keras.saving.deserialize_keras_object(config)
+        holder = _Holder(random.Stream(seed_pair(0)))
+        is_model = functional_graph(inside) is not None
+        plain = holder.copy(inside) if is_model else _twin(inside)
+        return keras.saving.serialize_keras_object(plain)
+    return {key: _plain_config(value) for key, value in config.items()}
+
+
+def _is_of_this_library(config: dict[str, Any]) -> bool:
+    name = config.get("registered_name") if "class_name" in config else None
+    cls = keras.saving.get_registered_object(name) if name else None
+    kinds = (RandomWeightsLayer, StochasticRNN, keras.Model)
+    return isinstance(cls, type) and issubclass(cls, kinds)

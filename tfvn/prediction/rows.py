@@ -1,0 +1,165 @@
+"""What the rows of one input are kept as: arrays, sparse rows or ragged tensors."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+class SparseRows:
+    """The rows of a sparse matrix or tensor, of which some can be taken at low cost.
+
+    Args:
+        indices: Where the values are, an array `(count, rank)` sorted by rows.
+        values: The values.
+        shape: The shape of all rows together.
+    """
+
+    def __init__(self, indices: np.ndarray, values: np.ndarray, shape: Sequence[int]):
+        self.indices, self.values = indices, values
+        self.shape = tuple(int(size) for size in shape)
+
+    @classmethod
+    def from_tensor(cls, tensor: tf.SparseTensor) -> "SparseRows":
+        """Returns the rows of a `tf.SparseTensor`."""
+        tensor = tf.sparse.reorder(tensor)
+        shape = tensor.dense_shape.numpy()
+        return cls(tensor.indices.numpy(), tensor.values.numpy(), shape)
+
+    @classmethod
+    def from_scipy(cls, matrix: Any) -> "SparseRows":
+        """Returns the rows of a sparse matrix or array of SciPy."""
+        # Compressed rows are sorted by rows, and have no value twice.
+        matrix = matrix.tocsr()
+        matrix.sum_duplicates()
+        matrix = matrix.tocoo()
+        indices = np.stack([matrix.row, matrix.col], axis=1).astype("int64")
+        return cls(indices, matrix.data, matrix.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the values."""
+        return self.values.dtype
+
+    def __getitem__(self, rows: slice) -> "SparseRows":
+        start, stop, _ = rows.indices(self.shape[0])
+        first, last = np.searchsorted(self.indices[:, 0], [start, stop])
+        indices = self.indices[first:last].copy()
+        indices[:, 0] -= start
+        shape = (max(stop - start, 0), *self.shape[1:])
+        return SparseRows(indices, self.values[first:last], shape)
+
+    def tensor(self, dtype: tf.DType) -> tf.SparseTensor:
+        """Returns the rows as a tensor."""
+        return tf.SparseTensor(
+            self.indices, tf.convert_to_tensor(self.values, dtype), self.shape
+        )
+
+
+def as_rows(value: Any) -> Any:
+    """Returns one input in a form that can be cut into rows.
+
+    Args:
+        value: Anything that `keras.Model.predict` takes for an input: an array or a
+            tensor, a frame or a series of pandas, a sparse matrix of SciPy, a sparse or
+            ragged tensor; `None` stands for an input that is left out.
+
+    Returns:
+        A NumPy array, `SparseRows`, a `tf.RaggedTensor` or `None`.
+    """
+    if value is None or isinstance(value, tf.RaggedTensor):
+        return value
+    if isinstance(value, tf.SparseTensor):
+        return SparseRows.from_tensor(value)
+    if hasattr(value, "tocsr"):
+        return SparseRows.from_scipy(value)
+    if hasattr(value, "iloc") and hasattr(value, "to_numpy"):
+        array = value.to_numpy()
+        # As in Keras, a series is a column.
+        return array[:, None] if array.ndim == 1 else array
+    return np.asarray(keras.ops.convert_to_numpy(value))
+
+
+def dtype_of(rows: Any) -> tf.DType:
+    """Returns the type of tensor that rows become, as in `keras.Model.predict`."""
+    dtype = tf.as_dtype(rows.dtype)
+    # NumPy's default is not what Keras computes in.
+    return tf.as_dtype(keras.config.floatx()) if dtype.is_floating else dtype
+
+
+def spec_of(rows: Any, count: int | None, shape: Sequence[int | None]) -> Any:
+    """Returns what a traced function has to know of rows.
+
+    Args:
+        rows: What `as_rows` returned, or some of it.
+        count: Number of rows of a batch, or `None` for any.
+        shape: Shape of a row.
+    """
+    dtype = dtype_of(rows)
+    if isinstance(rows, SparseRows):
+        return tf.SparseTensorSpec([count, *shape], dtype)
+    if isinstance(rows, tf.RaggedTensor):
+        return tf.RaggedTensorSpec(
+            [count, *rows.shape[1:]], dtype, rows.ragged_rank, rows.row_splits.dtype
+        )
+    return tf.TensorSpec([count, *shape], dtype)
+
+
+def as_tensor(rows: Any) -> Any:
+    """Returns rows as the tensor that `spec_of` describes."""
+    if isinstance(rows, SparseRows):
+        return rows.tensor(dtype_of(rows))
+    if isinstance(rows, tf.RaggedTensor):
+        return tf.cast(rows, dtype_of(rows))
+    return tf.convert_to_tensor(rows, dtype_of(rows))
+
+
+def row_of_zeros(rows: Any) -> Any:
+    """Returns one row of zeros, like rows of which there are none."""
+    shape = (1, *rows.shape[1:])
+    if isinstance(rows, SparseRows):
+        return SparseRows(rows.indices, rows.values, shape)
+    if isinstance(rows, tf.RaggedTensor):
+        # A row without entries.
+        return tf.concat([rows, tf.zeros([1, 0, *shape[2:]], rows.dtype)], axis=0)
+    return np.zeros(shape, rows.dtype)
+
+
+def concatenate(parts: Sequence[Any]) -> Any:
+    """Returns several parts, whose rows must be of one shape, as one."""
+    if len(parts) == 1 or parts[0] is None:
+        return parts[0]
+    if isinstance(parts[0], tf.RaggedTensor):
+        return tf.concat(parts, axis=0)
+    _check_shapes([part.shape[1:] for part in parts])
+    if not isinstance(parts[0], SparseRows):
+        return np.concatenate(parts)
+    starts = itertools.accumulate((part.shape[0] for part in parts), initial=0)
+    indices = [part.indices.copy() for part in parts]
+    for index, start in zip(indices, starts, strict=False):
+        index[:, 0] += start
+    count = sum(part.shape[0] for part in parts)
+    return SparseRows(
+        np.concatenate(indices),
+        np.concatenate([part.values for part in parts]),
+        (count, *parts[0].shape[1:]),
+    )
+
+
+def _check_shapes(shapes: list[tuple[int, ...]]) -> None:
+    first = shapes[0]
+    for other in shapes:
+        if other != first:
+            axes = [
+                axis + 1
+                for axis, sizes in enumerate(itertools.zip_longest(first, other))
+                if sizes[0] != sizes[1]
+            ]
+            raise ValueError(
+                "Argument `x` must have rows of one shape in all batches; pad them to "
+                f"the same size on axis {axes[0]}, or predict each batch by itself. "
+                f"Received: rows of shapes {first} and {other}"
+            )

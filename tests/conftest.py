@@ -1,6 +1,7 @@
 """What every test starts from: a quiet TensorFlow, two devices, a fixed seed."""
 
 import collections
+import gc
 import os
 
 import pytest
@@ -37,6 +38,19 @@ def pytest_collection_modifyitems(items):
         if counts[test] % mark.args[0]:
             item.add_marker(pytest.mark.exhaustive)
         counts[test] += 1
+
+
+def pytest_collection_finish():
+    """Spares the garbage collector what is there to stay, a million objects."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _clean_traces():
+    """Drops the models and the traces that the tests of a file have left in cycles."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)

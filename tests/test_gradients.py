@@ -93,7 +93,7 @@ def in_full(value):
     return pytest.param(value, marks=pytest.mark.exhaustive)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("bias_posterior", [None, in_full("mean_field")])
 @pytest.mark.parametrize(("posterior", "estimator"), CELLS)
 @pytest.mark.parametrize("op", LINEAR_OPS)
@@ -139,7 +139,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("posterior", "prior"), PAIRS)
 def test_divergence_against_differences(posterior, prior):
     layer = make_layer("dense", posterior, prior=PRIORS[prior])
@@ -181,7 +181,7 @@ def assert_finite(layer, x):
 
 
 class TestEdges:
-    @pytest.mark.one_in(3)
+    @pytest.mark.one_in(5)
     @pytest.mark.parametrize("dtype", ["float32", in_full("mixed_float16")])
     @pytest.mark.parametrize(("posterior", "estimator"), CELLS)
     @pytest.mark.parametrize("op", LINEAR_OPS)
@@ -192,7 +192,7 @@ class TestEdges:
         x[0] = 0.0
         assert_finite(layer, x)
 
-    @pytest.mark.one_in(3)
+    @pytest.mark.one_in(5)
     @pytest.mark.parametrize("dtype", [in_full("float32"), "mixed_float16"])
     @pytest.mark.parametrize("prior", ["auto", tfd.Laplace(0.0, 1.0)], ids=str)
     @pytest.mark.parametrize(("posterior", "estimator"), CELLS)

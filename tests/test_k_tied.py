@@ -225,6 +225,7 @@ class TestStart:
         assert (left.shape, right.shape) == ((shape[0], rank), (shape[1], rank))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("estimator", ["local", "flipout", "weights"])
 @pytest.mark.parametrize("name", ["dense", "einsum-mixed-axes", "conv2d-groups"])
 def test_gradients_of_the_factors_against_differences(name, estimator):

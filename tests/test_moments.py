@@ -26,7 +26,7 @@ from tfvn.estimators import Estimate
 FAMILIES = ["variance-gaussian", "gaussian_dropout-neuron", "mean_field", "k_tied-2"]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("op", "bias_posterior"),
     [("dense", None), ("conv2d", "mean_field")],
@@ -67,7 +67,7 @@ def test_outputs_with_and_without_a_random_bias(
     check_outputs(op, posterior, estimator, bias_posterior)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("estimator", ["local", "flipout", "weights"])
 @pytest.mark.parametrize("posterior", FAMILIES)
 @pytest.mark.parametrize("op", EVERY_OP)
@@ -91,7 +91,7 @@ def test_posterior_distribution_has_the_moments_of_the_variables(posterior):
     np.testing.assert_allclose(distribution.variance(), variance, rtol=1e-5)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 # Above, `local` runs eagerly and the others in a graph; here they are compiled.
 @pytest.mark.parametrize(("posterior", "estimator"), NOISY_CELLS)
 def test_moments_are_right_in_compiled_graphs(posterior, estimator):

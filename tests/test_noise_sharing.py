@@ -22,6 +22,7 @@ import tfvn
 
 
 class TestFlipout:
+    @pytest.mark.one_in(2)
     @pytest.mark.parametrize("op", EVERY_OP)
     def test_is_uncorrelated_between_examples(self, op):
         layer = make_any(op, "mean_field", "flipout")

@@ -128,7 +128,7 @@ def check_gradients(case):
     inputs, _ = case.data()
     with tf.GradientTape() as tape:
         outputs = layer(inputs, training=True)
-        loss = tf.reduce_sum(tf.square(outputs - 5.0))
+        loss = tf.reduce_sum(tf.square(tf.cast(outputs, "float32") - 5.0))
         loss = tf.add_n([loss, *layer.losses])
     variables = layer.trainable_variables
     gradients = tape.gradient(loss, variables)

@@ -31,6 +31,9 @@ def check_training(case, **compile_options):
     inputs, targets = case.data()
     compile_options.setdefault("optimizer", make_optimizer())
     model.compile(loss="mse", metrics=["mse"], **compile_options)
+    # Else the step is traced twice, as its first trace creates variables, and TensorFlow
+    # never frees that trace.
+    model.optimizer.build(model.trainable_variables)
     variables = layer.trainable_variables
     before = [v.numpy() for v in variables]
     untrained = {id(v) for v in variables_without_gradient(owner(layer))}

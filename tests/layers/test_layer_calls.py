@@ -65,6 +65,7 @@ class TestNoise:
         first, second = (layer(inputs, training=training).numpy() for _ in "12")
         assert np.mean(first == second) < 0.5
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("name", CASES)
     def test_seed_determines_it(self, name):
         inputs = np.ones(CASES[name]["input_shape"], "float32")
@@ -113,6 +114,7 @@ def test_channels_first_agrees_with_channels_last(random_bias, estimator):
     np.testing.assert_allclose(np.moveaxis(outputs, 1, -1), expected, atol=1e-3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_layers_are_functions_to_tensorflow(name):
     inputs = np.ones(CASES[name]["input_shape"], "float32")

@@ -11,12 +11,13 @@ import tfvn
 TYPICAL = ["variance/gaussian", "gaussian_dropout/neuron", "mean_field", "k_tied/2"]
 
 
-# XLA takes as long for one combination as TensorFlow for three, and the two half precisions
-# share their code: `make test` takes some of these, `make test-all` every pair.
-SLOW_REGIMES = {
-    "jit": pytest.mark.one_in(3),
-    "mixed_float16": pytest.mark.one_in(3),
-    "mixed_bfloat16": pytest.mark.one_in(3),
+# A training step takes seconds to trace, and every pair has its gradients checked without
+# one: of these `make test` takes some, `make test-all` every pair.
+REGIME_MARKS = {
+    "graph": pytest.mark.one_in(13),
+    "jit": pytest.mark.one_in(13),
+    "mixed_float16": pytest.mark.one_in(13),
+    "mixed_bfloat16": pytest.mark.one_in(13),
 }
 
 
@@ -69,14 +70,14 @@ def is_discrete(law):
     return not tfvn.support.lookup(tfvn.support.PRIORS, "any", law).supported
 
 
-def parameters(generate):
+def parameters(generate, marks=REGIME_MARKS):
     """Returns the combinations of every generic layer as parameters of a test."""
     return [
         pytest.param(
             name,
             combination,
             id=f"{name}-{harness.label(combination)}",
-            marks=SLOW_REGIMES.get(combination.get("regime"), ()),
+            marks=marks.get(combination.get("regime"), ()),
         )
         for name in OPS
         for combination in generate(name)
@@ -105,17 +106,28 @@ def test_every_public_layer_is_stochastic():
         assert issubclass(layer_class, harness.twin_of(layer_class))
 
 
-@pytest.mark.parametrize(("name", "combination"), parameters(pairs))
+@pytest.mark.parametrize(("name", "combination"), parameters(pairs, {}))
 def test_pairs_of_choices(name, combination):
+    # One call and its gradients, in the precision of the pair's regime.
+    regime = combination["regime"]
+    if regime.startswith("mixed_"):
+        keras.config.set_dtype_policy(regime)
+    arguments = arguments_of(name, combination)
+    harness.check_gradients(
+        harness.Case(LAYERS[name], arguments, CASES[name]["input_shape"])
+    )
+
+
+@pytest.mark.parametrize(("name", "combination"), parameters(pairs))
+def test_pairs_of_choices_learn(name, combination):
     case = harness.Case(
         LAYERS[name], arguments_of(name, combination), CASES[name]["input_shape"]
     )
-    harness.check_config(case)
     harness.REGIME_CHECKS[combination["regime"]](case)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("name", "combination"), parameters(pairs))
+@pytest.mark.parametrize(("name", "combination"), parameters(pairs, {}))
 def test_pairs_of_choices_in_full(name, combination):
     arguments = arguments_of(name, combination)
     harness.run_layer_test(
@@ -134,21 +146,27 @@ def test_every_choice(name, combination):
 
 
 def regimes():
-    """Returns (layer, regime) pairs: two layers in all, the others in turn."""
-    found = []
-    for index, name in enumerate(CASES):
-        taken = harness.ALL_REGIMES
-        if name not in ("VarianceDense", "KTiedConv2D"):
-            taken = [taken[index % len(taken)]]
-        found += [(name, regime) for regime in taken]
-    return found
+    """Returns (layer, regime) pairs: one layer in all, every other layer in turn."""
+    taken = harness.ALL_REGIMES
+    found = [("KTiedConv2D", regime) for regime in taken]
+    for index, name in enumerate([*CASES][::2]):
+        found.append((name, taken[index % len(taken)]))
+    return list(dict.fromkeys(found))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_defaults(name):
+    case = CASES[name]
+    harness.run_layer_test(
+        LAYERS[name], case["arguments"], case["input_shape"], regimes=[]
+    )
 
 
 @pytest.mark.parametrize(("name", "regime"), regimes())
-def test_defaults(name, regime):
+def test_defaults_in_a_regime(name, regime):
     case = CASES[name]
-    harness.run_layer_test(
-        LAYERS[name], case["arguments"], case["input_shape"], regimes=[regime]
+    harness.REGIME_CHECKS[regime](
+        harness.Case(LAYERS[name], case["arguments"], case["input_shape"])
     )
 
 

@@ -89,6 +89,7 @@ def first_steps(kind, cell, draws=DRAWS):
 @pytest.mark.parametrize("estimator", ["weights", "flipout"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 class TestMoments:
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize(
         "posterior",
         [

@@ -149,3 +149,16 @@ def test_a_summed_loss_is_warned_of():
     model.compile("sgd", keras.losses.MeanSquaredError(reduction="sum"))
     with pytest.warns(UserWarning, match=r"counts too little.*reduction='sum'"):
         model.fit(X, Y, verbose=0)
+
+
+def test_monitors_know_our_metrics():
+    model = tfvn.Sequential(
+        [keras.Input((4,)), tfvn.MeanFieldDense(2, activation="softmax")]
+    )
+    metric = tfvn.metrics.BrierScore()
+    model.compile(
+        "sgd", "sparse_categorical_crossentropy", metrics=[metric], run_eagerly=True
+    )
+    stop = keras.callbacks.EarlyStopping("brier_score", patience=0)
+    model.fit(X, (Y[:, 0] > 0).astype("int32"), verbose=0, callbacks=[stop])
+    assert stop.monitor_op is keras.ops.less

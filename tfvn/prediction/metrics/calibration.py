@@ -53,6 +53,8 @@ class ExpectedCalibrationError(keras.metrics.Metric):
     - [Nguyen and O'Connor, 2015](https://arxiv.org/abs/1508.05154), for adaptive bins
     """
 
+    _direction = "down"  # is better, for callbacks that monitor it
+
     def __init__(
         self,
         num_bins: int = 15,
@@ -152,6 +154,8 @@ class BrierScore(MeanOfExamples):
 
     - Brier, 1950, Verification of forecasts expressed in terms of probability
     """
+
+    _direction = "down"  # is better, for callbacks that monitor it
 
     def __init__(
         self, name: str = "brier_score", dtype: Any = None, from_logits: bool = False

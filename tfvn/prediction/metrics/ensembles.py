@@ -70,6 +70,8 @@ class EnsembleNLL(_OfDraws):
     0.6931
     """
 
+    _direction = "down"  # is better, for callbacks that monitor it
+
     def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
         mean = tf.reduce_mean(draws, axis=1)
         likelihood = tf.gather(mean, labels, batch_dims=1)
@@ -94,6 +96,8 @@ class EnsembleAccuracy(_OfDraws):
     >>> float(metric.result())
     1.0
     """
+
+    _direction = "up"  # is better, for callbacks that monitor it
 
     def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
         mean = tf.reduce_mean(draws, axis=1)

@@ -101,6 +101,8 @@ class OODAUROC(_Scores):
     0.75
     """
 
+    _direction = "up"  # is better, for callbacks that monitor it
+
     def result(self) -> Tensor:
         inside, outside = self.sorted_scores()
         below = tf.searchsorted(inside, outside, side="left")
@@ -135,6 +137,8 @@ class FPR95(_Scores):
     >>> float(metric.result())
     0.5
     """
+
+    _direction = "down"  # is better, for callbacks that monitor it
 
     def result(self) -> Tensor:
         inside, outside = self.sorted_scores()
@@ -183,6 +187,8 @@ class AURC(keras.metrics.Metric):
 
     - [Geifman et al., 2019](https://arxiv.org/abs/1805.08206), section 3
     """
+
+    _direction = "down"  # is better, for callbacks that monitor it
 
     def __init__(
         self, name: str | None = None, dtype: Any = None, from_logits: bool = False

@@ -32,10 +32,10 @@ quickstart: $(CORE)
 	@$(BIN)/tfvn quickstart
 
 test: lint
-	@$(BIN)/python -m pytest -n $(JOBS) -m "not exhaustive"
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not exhaustive"
 
 test-all: lint
-	@$(BIN)/python -m pytest -n $(JOBS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint: $(TEST)
 	@$(BIN)/ruff check .

@@ -277,7 +277,6 @@ REGIMES = {
 }
 
 
-@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("name", "regime"), [*zip(CASES, itertools.cycle(REGIMES), strict=False)]
 )

@@ -38,7 +38,9 @@ def compiled(schedule, optimizer="sgd", **kwargs):
 
 class TestUnknownLength:
     @pytest.mark.parametrize(
-        "schedule", [LinearAnnealing(epochs=2), MinibatchReweighting(0.5)], ids=str
+        "schedule",
+        [LinearAnnealing(epochs=2), MinibatchReweighting(0.5)],
+        ids=["annealing", "reweighting"],
     )
     def test_raises_where_epochs_count(self, schedule):
         model = compiled(schedule, train_size=SIZE)

@@ -45,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--epochs", type=int, default=200)
+    parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="two epochs, one split")
     parser.add_argument(
@@ -86,6 +86,10 @@ def main() -> None:
             model, x_test, NUM_SAMPLES, seed=seed, return_samples=True
         )
         draws_alone.update_state(y_test, answer.samples)
+        print(
+            f"split {seed}: 90 % intervals so far {coverage[0.9].result():.3f}",
+            flush=True,
+        )
 
     metrics = {
         "coverage": {str(level): float(m.result()) for level, m in coverage.items()},

@@ -79,7 +79,9 @@ def main() -> None:
     history = model.fit(
         x_train, y_train, batch_size=64, epochs=options.epochs, verbose=0
     ).history
-    answer = tfvn.ensemble_predict(model, x_test, NUM_SAMPLES, 200, seed=options.seed)
+    answer = tfvn.ensemble_predict(
+        model, x_test, NUM_SAMPLES, 200, seed=options.seed, verbose=0
+    )
     coverage, crps = tfvn.metrics.IntervalCoverage(0.9), tfvn.metrics.CRPS()
     for metric in (coverage, crps):
         metric.update_state(y_test, answer)

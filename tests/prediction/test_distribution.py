@@ -122,6 +122,7 @@ def test_quantiles_of_draws_far_apart():
     assert wide.quantile(0.05)[0, 0] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.one_in(3)
 def test_float32_as_in_an_export(likelihood):
     answer = answer_of(likelihood)
     outputs = answer.outputs.astype("float32")
@@ -132,6 +133,7 @@ def test_float32_as_in_an_export(likelihood):
         np.testing.assert_allclose(found, answer.quantile(q), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.one_in(3)
 def test_samples_are_targets(likelihood):
     outputs = np.repeat(answer_of(likelihood).outputs[:1, :2], 2_000, axis=0)
     answer = tfvn.PredictiveDistribution.of_draws(likelihood, outputs, seed=1)

@@ -33,6 +33,7 @@ def test_several_inputs_and_outputs():
 class TestScalarOutputs:
     """Outputs of shape `(batch_size,)`: figures have one number for each row."""
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("kind", ["logits", "probabilities"])
     @pytest.mark.parametrize("num_samples", [1, 4])
     def test_binary(self, kind, num_samples):

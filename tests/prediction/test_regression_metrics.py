@@ -36,6 +36,7 @@ class TestCRPS:
         ],
         ids=str,
     )
+    @pytest.mark.one_in(2)
     def test_against_quadrature(self, likelihood):
         answer = answer_of(likelihood, rows=2)
         y = np.array([0.3, 2.0])

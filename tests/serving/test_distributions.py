@@ -61,6 +61,7 @@ def test_a_normal(tmp_path):
     json.dumps(facts)
 
 
+@pytest.mark.exhaustive
 def test_a_known_scale_and_counts(tmp_path):
     model = keras.Sequential([keras.Input((4,)), tfvn.MeanFieldDense(1, prior=None)])
     model.compile("sgd", tfvn.losses.GaussianNLL(scale=0.3))

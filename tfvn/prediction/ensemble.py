@@ -257,7 +257,11 @@ class _Ensemble:
         """Returns what `ensemble_predict` does."""
         _check_count("batch_size", batch_size)
         pair = seed_pair(seed)
-        kinds = find_kinds(self.model, outputs, tensors(with_a_row(self.rows.first)))
+        inputs = keras.tree.map_structure(
+            lambda rows: None if rows is None else as_tensor(rows),
+            with_a_row(self.rows.first),
+        )
+        kinds = find_kinds(self.model, outputs, inputs)
         parts = (*_PARTS, "samples") if return_samples else _PARTS
         block = self.sampler.block_size(self.num_samples)
         blocks = math.ceil(batch_size / (block or batch_size))

@@ -23,17 +23,17 @@ class Record:
         divergences: The KL of each layer that was called, in nats and without any
             weight, by the layer's identity.
         draws: How many draws of the noise the loss has been computed from.
+        is_tracked: Whether the parts of the loss have been noted.
     """
 
     def __init__(self) -> None:
         self.divergences: dict[int, Tensor] = {}
         self.draws = 0
+        self.is_tracked = False
 
-    def take_kl(self) -> Tensor:
-        """Returns the sum of the divergences, and forgets them."""
-        kl = tf.add_n([tf.zeros(()), *self.divergences.values()])
-        self.divergences.clear()
-        return kl
+    def kl(self) -> Tensor:
+        """Returns the sum of the divergences of the last pass."""
+        return tf.add_n([tf.zeros(()), *self.divergences.values()])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -77,10 +77,10 @@ class TestStockModel:
         config = make_layer(kl_weight=np.float32(0.5)).get_config()
         assert json.loads(json.dumps(config))["kl_weight"] == 0.5
 
-    def test_weight_is_no_trainable_variable(self):
+    def test_weight_is_no_parameter(self):
         layer = make_layer()
         layer(INPUTS)
-        assert layer.kl_weight in layer.non_trainable_variables
+        assert not any(layer.kl_weight is weight for weight in layer.weights)
         assert layer.kl_weight.dtype == "float32"
 
 

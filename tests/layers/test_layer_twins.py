@@ -81,7 +81,7 @@ class TestTwinArguments:
         layer = tfvn.MeanFieldDense(3, trainable=False)
         layer.build((None, 2))
         assert layer.trainable_weights == []
-        assert len(layer.non_trainable_weights) == 4
+        assert len(layer.non_trainable_weights) == 3
 
 
 @QUICK

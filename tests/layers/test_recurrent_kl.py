@@ -176,6 +176,8 @@ class TestModel:
         layer(INPUTS, training=True)
         tfvn.MeanFieldGRU(3)(INPUTS)
 
+    # The model is also called outside of `fit`, where nobody supplies a weight.
+    @pytest.mark.filterwarnings("ignore:A stochastic layer without")
     @pytest.mark.parametrize("estimator", ["weights", "mean"])
     def test_several_samples(self, estimator):
         layer = tfvn.MeanFieldLSTM(

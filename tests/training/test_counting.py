@@ -162,3 +162,15 @@ class TestSaved:
         model.load_weights(tmp_path / "stock.weights.h5")
         model.save_weights(tmp_path / "ours.weights.h5")
         stock.load_weights(tmp_path / "ours.weights.h5")
+
+    @pytest.mark.parametrize("fitted", [True, False])
+    def test_the_data_at_hand_win(self, tmp_path, fitted):
+        """The size that was given or found is not that of a file of weights."""
+        other = compiled(1.0)
+        if fitted:
+            other.fit(X, Y, verbose=0)
+        other.save_weights(tmp_path / "other.weights.h5")
+        model = compiled(1.0, train_size=500)
+        model.load_weights(tmp_path / "other.weights.h5")
+        assert model._elbo.size == 500
+        assert np.isfinite(model.train_on_batch(X, Y))

@@ -259,3 +259,17 @@ class TestAlternateGroups:
     def test_bad_lengths(self, epochs):
         with pytest.raises(ValueError, match=r"`epochs` must be.*Received: epochs="):
             tfvn.callbacks.AlternateGroups(epochs=epochs)
+
+
+def test_averages_of_a_group_that_had_no_turn():
+    def adam():
+        return keras.optimizers.Adam(1e-3, use_ema=True)
+
+    layer = tfvn.MeanFieldDense(2)
+    model = tfvn.Sequential([keras.Input((4,)), layer])
+    model.compile({"mean": adam(), "scale": adam()}, "mse")
+    before = [v.numpy() for v in layer.variable_groups["scale"]]
+    turns = tfvn.callbacks.AlternateGroups()
+    model.fit(np.ones((8, 4)), np.ones((8, 2)), callbacks=[turns], verbose=0)
+    for one, other in zip(before, layer.variable_groups["scale"], strict=True):
+        np.testing.assert_array_equal(one, other.numpy())

@@ -125,6 +125,17 @@ class TestSize:
     def test_of_a_py_dataset_whose_last_batch_is_small(self):
         assert self.size(sequential(), Batches(20)) == SIZE
 
+    def test_of_a_py_dataset_of_unequal_batches(self):
+        class Unequal(Batches):
+            bounds = (0, 4, 30, SIZE)
+            num_batches = 3
+
+            def __getitem__(self, index):
+                start, stop = self.bounds[index : index + 2]
+                return tuple(part[start:stop] for part in DATA)
+
+        assert self.size(sequential(), Unequal(0)) == SIZE
+
     def test_of_known_length_with_steps(self):
         """An epoch of some batches is not all the data."""
         batches = tf.data.Dataset.from_tensor_slices(DATA).batch(4)
@@ -175,7 +186,7 @@ class TestSize:
             ValueError, match=r"`compile\(train_size=\.\.\.\)`.*Received"
         ):
             model.fit(batches, verbose=0)
-        with pytest.raises(ValueError, match=r"not known before `fit`.*train_size"):
+        with pytest.raises(ValueError, match=r"not known here.*train_size"):
             model.evaluate(*DATA, verbose=0)
 
     @pytest.mark.filterwarnings("ignore:Your input ran out of data")

@@ -21,8 +21,9 @@ _KL_WEIGHT_ADVICE = (
 )
 
 UNKNOWN_SIZE = (
-    "The KL is divided by the number of training examples, which is not known before "
-    "`fit`; pass it to `compile(train_size=...)`. Received: train_size=None"
+    "The KL is divided by the number of training examples, which is not known here: `fit` "
+    "finds it from data whose length is known; otherwise pass it to "
+    "`compile(train_size=...)`. Received: train_size=None"
 )
 
 

@@ -42,6 +42,10 @@ class BayesianTraining(keras.Model):
     train_function: Any
     test_function: Any
 
+    # Whether the last step that was traced knew what its loss is made of: a loss of a
+    # subclass's own may not tell.
+    _has_parts = True
+
     def compile(
         self,
         optimizer: Any = "rmsprop",
@@ -82,9 +86,10 @@ class BayesianTraining(keras.Model):
         if isinstance(optimizer, dict) and "class_name" not in optimizer:
             optimizer = GroupOptimizer(optimizer)
         super().compile(optimizer, loss, *args, **kwargs)
-        self.num_samples = num_samples
-        self.sample_reduction = reduction
-        self.kl_gradient = kl_gradient
+        # Under private names: a model of the user's may have others of these.
+        self._num_samples = num_samples
+        self._sample_reduction = reduction
+        self._kl_gradient = kl_gradient
         self._log_mean_exp = None
         if reduction == "log_mean_exp" and num_samples > 1 and loss is not None:
             self._log_mean_exp = LogMeanExpLoss(self._compile_loss)
@@ -102,12 +107,16 @@ class BayesianTraining(keras.Model):
         return {
             "kl_schedule": keras.saving.serialize_keras_object(self._elbo.schedule),
             "train_size": self._elbo.given_size,
-            "num_samples": self.num_samples,
-            "sample_reduction": self.sample_reduction,
-            "kl_gradient": self.kl_gradient,
+            "num_samples": self._num_samples,
+            "sample_reduction": self._sample_reduction,
+            "kl_gradient": self._kl_gradient,
         }
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
+        if type(self).compile is not BayesianTraining.compile:
+            # Keras leaves a model with a `compile` of its own to the user, and says so.
+            keras.Model.compile_from_config(self, config)
+            return
         config = keras.saving.deserialize_keras_object(config)
         found = config.pop("found_train_size", None)  # of a file of version 0.1
         self.compile(**config)
@@ -142,7 +151,10 @@ class BayesianTraining(keras.Model):
 
     def get_metrics_result(self) -> dict[str, Tensor]:
         results = super().get_metrics_result()
-        if not self.compiled:
+        step = passes.current()
+        if step.owner is self:
+            self._has_parts = step.record.is_tracked
+        if not self._has_parts:
             return results
         parts = self._elbo.tracker.result()
         # Right after the loss, in the progress bar too.
@@ -224,7 +236,7 @@ class BayesianTraining(keras.Model):
 
     def _check_path_gradient(self) -> None:
         layers = stochastic_layers(self)
-        if self.kl_gradient == "path" and not any(
+        if self._kl_gradient == "path" and not any(
             layer.shares_kl_sample for layer in layers
         ):
             raise ValueError(
@@ -252,11 +264,11 @@ class BayesianTraining(keras.Model):
         with self._pass(training=True) as step:
             logs = self.train_step(data)
         self._check_path_gradient()
-        if self.num_samples > 1 and step.record.draws == 0:
+        if self._num_samples > 1 and step.record.draws == 0:
             raise ValueError(
                 "Only the `train_step` of `tfvn.Model` averages over several draws of the "
                 "noise; expected `num_samples=1`, or a `train_step` that calls "
-                f"`super().train_step(data)`. Received: num_samples={self.num_samples}"
+                f"`super().train_step(data)`. Received: num_samples={self._num_samples}"
             )
         self.training_state.count_batch()
         return logs
@@ -281,16 +293,20 @@ class BayesianTraining(keras.Model):
             owner=self,
             kl_weight=weight,
             kl_factor=self._elbo.factor(weight),
-            kl_gradient=self.kl_gradient,
+            kl_gradient=self._kl_gradient,
         )
         with passes.entered(step):
             yield step
 
     def train_step(self, data: Any) -> dict[str, Tensor]:
+        is_own = passes.current().owner is not self
         with self._pass(training=True) as step:
-            drawing = dataclasses.replace(step, num_samples=self.num_samples)
+            drawing = dataclasses.replace(step, num_samples=self._num_samples)
             with passes.entered(drawing):
-                return super().train_step(data)
+                logs = super().train_step(data)
+        if is_own:
+            self.training_state.count_batch()  # nobody else does, outside of `fit`
+        return logs
 
     def test_step(self, data: Any) -> dict[str, Tensor]:
         with self._pass(training=False):
@@ -308,7 +324,14 @@ class BayesianTraining(keras.Model):
         if step.owner is not self:
             return self._loss_of_a_loop(y, y_pred, sample_weight, training)
         draws = [of_last_pass(self, y_pred)]
+        step.record.is_tracked = True
         if training and step.num_samples > 1:
+            if x is None:
+                raise ValueError(
+                    "Further draws of the noise need the inputs; expected "
+                    "`compute_loss(x, y, y_pred)` with `num_samples` above 1. Received: "
+                    f"x=None and num_samples={step.num_samples}"
+                )
             draws += draw(self, x, step.num_samples - 1)
             step.record.draws = len(draws)
         nll = self._negative_log_likelihood(y, draws, sample_weight)
@@ -338,27 +361,35 @@ class BayesianTraining(keras.Model):
         """Returns the loss in a training loop of the user's own, outside of `fit`.
 
         The layers, which did not know whose step it is, have left the model's weight to
-        this method.
+        this method, unless the loop is in the step of another model.
         """
-        if training and self.num_samples > 1:
+        if training and self._num_samples > 1:
             raise ValueError(
                 "Only `fit` averages over several draws of the noise; expected "
                 "`num_samples=1` in a training loop of your own. "
-                f"Received: num_samples={self.num_samples}"
+                f"Received: num_samples={self._num_samples}"
             )
-        nll = self._negative_log_likelihood(
-            y, [Draw(y_pred, tf.zeros(()), tf.zeros(()))], sample_weight
-        )
-        kls = [layer.added_kl() for layer in weighted_layers(self)]
-        known = [kl for kl in kls if kl is not None]
+        drawn = Draw(y_pred, tf.zeros(()), tf.zeros(()))
+        nll = self._negative_log_likelihood(y, [drawn], sample_weight)
+        kls: list[Any] = []
+        if passes.current().owner is None:
+            kls = [layer.added_kl() for layer in weighted_layers(self)]
         losses = [tf.zeros(())]
         for loss in self.losses:
-            is_kl = any(loss is kl for kl in known)
-            losses.append(loss * self._kl_factor(training) if is_kl else loss)
+            is_kl = any(loss is kl for kl in kls)
+            losses.append(loss * self._factor_in_a_loop(training) if is_kl else loss)
         replicas = self.distribute_strategy.num_replicas_in_sync
         return nll + tf.add_n([tf.cast(x, tf.float32) for x in losses]) / replicas
 
-    def _kl_factor(self, training: bool) -> Tensor:
+    def _factor_in_a_loop(self, training: bool) -> Tensor:
+        schedule = self._elbo.schedule
+        if training and not isinstance(schedule, schedules.Constant):
+            raise ValueError(
+                "A schedule of the KL counts the batches of `fit`, and would stand still "
+                "in a training loop of your own; call `model.run_train_step((x, y))` for "
+                "each batch, or compile with a number. "
+                f"Received: kl_schedule={type(schedule).__name__}"
+            )
         factor = self._elbo.factor(self._elbo.weight(training))
         if factor is None:
             raise ValueError(UNKNOWN_SIZE)

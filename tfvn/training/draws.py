@@ -70,7 +70,7 @@ def of_last_pass(model: keras.Model, y_pred: Any) -> Draw:
     """
     losses = [tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in model.losses]
     loss = tf.add_n([tf.zeros(()), *losses])
-    return Draw(y_pred, loss, passes.current().record.take_kl())
+    return Draw(y_pred, loss, passes.current().record.kl())
 
 
 def rows_of(x: Any) -> Tensor:

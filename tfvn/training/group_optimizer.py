@@ -103,6 +103,12 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
                 _apply_if(self._switches[group].value > 0, optimizer, pairs)
         self._iterations.assign_add(1)
 
+    def finalize_variable_values(self, var_list: Any) -> None:
+        # A group that was never switched on has no moving averages to end with.
+        super().finalize_variable_values(
+            [v for v in var_list if int(self._optimizer_map(v).iterations.numpy()) > 0]
+        )
+
     def get_config(self) -> dict[str, Any]:
         return {
             "optimizers": {

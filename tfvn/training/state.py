@@ -86,9 +86,12 @@ class TrainingState(keras.metrics.Metric):
             store[variable.name] = keras.ops.convert_to_numpy(variable)
 
     def load_own_variables(self, store: Any) -> None:
+        # What is known of the data at hand is not that of the file.
+        about_data = [v for v in (self.size, self.steps) if read(v)]
         # A file of a stock model, or of an older version, has none of it.
         for variable in self.variables:
-            if variable.name in store.keys():  # noqa: SIM118  it is no dictionary
+            is_there = variable.name in store.keys()  # noqa: SIM118  no dictionary
+            if is_there and not any(variable is known for known in about_data):
                 variable.assign(store[variable.name])
 
 

@@ -12,8 +12,7 @@ import tensorflow as tf
 
 ADVICE = "pass the number of training examples to `compile(train_size=...)`"
 
-# A data set of few batches is read through, because there the last one, which may be
-# smaller, matters; of one with more, all batches are taken to be as large as the first.
+# A data set of few batches is read through, because there a batch of another size matters.
 _FEW_BATCHES = 16
 
 
@@ -40,8 +39,9 @@ def measure(
 ) -> TrainingData:
     """Returns the size of the data that `fit` was given.
 
-    Exact for arrays and for a `keras.utils.PyDataset`. A `tf.data.Dataset` of many batches
-    counts as if the last one were full. Data without an end, and generators, are taken to
+    Exact for arrays, and for data sets of few batches. Of a `keras.utils.PyDataset` of many,
+    the first and the last batch are looked at; a `tf.data.Dataset` of many counts as if all
+    batches were as large as the first. Data without an end, and generators, are taken to
     have as many examples as an epoch of `steps_per_epoch` batches.
 
     Args:
@@ -142,8 +142,9 @@ def _of_py_dataset(x: keras.utils.PyDataset) -> tuple[int | None, int | None]:
     first = _length(x[0])
     if batches is None:
         return None, first
-    last = _length(x[batches - 1]) if batches > 1 else 0
-    return batches, (batches - 1) * first + (last or first)
+    if batches <= _FEW_BATCHES:
+        return batches, first + sum(_length(x[index]) for index in range(1, batches))
+    return batches, (batches - 1) * first + _length(x[batches - 1])
 
 
 def _of_loader(x: Any) -> tuple[int | None, int | None]:

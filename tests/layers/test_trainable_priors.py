@@ -199,7 +199,7 @@ class TestLearning:
         alone = make_model(tfd.Normal(0.0, alone_scale), keras.optimizers.SGD(0.1))
         alone.fit(X, Y, batch_size=16, verbose=0)
         assert float(alone_scale) != 1.0
-        assert float(scale) == pytest.approx(float(alone_scale), rel=1e-6)
+        assert scale.numpy() == pytest.approx(float(alone_scale), rel=1e-6)
 
     def test_refuses_a_variable_from_outside_of_the_strategy(self, two_replicas):
         scale = tf.Variable(1.0, name="outside")

@@ -201,7 +201,7 @@ class TestAll:
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match=r"`level` must be a probability.*level=90"):
+    with pytest.raises(ValueError, match=r"`level` must be a finite.*level=90"):
         metrics.IntervalCoverage(90)
     with pytest.raises(ValueError, match=r"`num_levels`.*Received: num_levels=0"):
         metrics.QuantileCalibrationError(0)

@@ -10,6 +10,7 @@ from tfvn import likelihoods
 from tfvn.likelihoods import Likelihood
 from tfvn.prediction.mixture import Mixture
 from tfvn.prediction.result import EnsemblePrediction
+from tfvn.validation import check_number
 
 # Numbers of draws that are worked on at a time, so that memory is bounded.
 _NUMBERS_AT_A_TIME = 4_000_000
@@ -125,9 +126,10 @@ class PredictiveDistribution(EnsemblePrediction):
         Returns:
             An array of the shape of `mean`, behind the axes of `q`.
         """
-        q = np.asarray(q, "float64")
+        q = np.asarray(q)
         for value in q.ravel():
             check_level("q", value)
+        q = q.astype("float64")
         return self.quantile_of_each(np.multiply.outer(q, np.ones_like(self.mean)))
 
     def quantile_of_each(self, q: np.ndarray) -> np.ndarray:
@@ -193,12 +195,7 @@ class PredictiveDistribution(EnsemblePrediction):
 
 def check_level(name: str, value: Any) -> float:
     """Returns a probability, and refuses what is none."""
-    if not 0.0 < value < 1.0:
-        raise ValueError(
-            f"Argument `{name}` must be a probability between 0 and 1, both excluded. "
-            f"Received: {name}={value!r}"
-        )
-    return float(value)
+    return check_number(name, value, above=0, below=1)
 
 
 def _outcomes(mixture: Mixture, uniform: Any) -> list[Any]:

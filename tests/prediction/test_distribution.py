@@ -171,7 +171,9 @@ class TestShapes:
     @pytest.mark.parametrize("q", [0, 1, -0.1, [0.5, 2.0], np.nan, "0.9", None])
     def test_probabilities_are_checked(self, q):
         answer = tfvn.PredictiveDistribution.of_draws("normal", np.zeros((3, 5, 2)))
-        expected = r"must be a finite number greater than 0 and smaller than 1\. Received"
+        expected = (
+            r"must be a finite number greater than 0 and smaller than 1\. Received"
+        )
         with pytest.raises(ValueError, match=f"`q` {expected}"):
             answer.quantile(q)
         with pytest.raises(ValueError, match=f"`level` {expected}"):

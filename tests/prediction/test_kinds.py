@@ -181,7 +181,9 @@ class TestAxes:
             losses.SparseCategoricalCrossentropy,
             losses.CategoricalFocalCrossentropy,
             functools.partial(functools.partial, losses.categorical_crossentropy),
-            functools.partial(functools.partial, losses.sparse_categorical_crossentropy),
+            functools.partial(
+                functools.partial, losses.sparse_categorical_crossentropy
+            ),
         ],
     )
     def test_losses_of_classes_on_another_axis_are_refused(self, loss, axis):

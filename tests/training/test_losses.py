@@ -191,7 +191,7 @@ def test_other_targets_than_those_before_do_not_broadcast(loss, jit):
     x = np.zeros((6, 4), "float32")
     good = model.evaluate(x, np.ones((6, 1)), 6, 0)
     with pytest.raises(
-        (ValueError, tf.errors.InvalidArgumentError), match="targets|hape"
+        (ValueError, tf.errors.InvalidArgumentError), match=r"targets|hape"
     ):
         model.evaluate(x, np.ones((6, 3)), 6, 0)
     assert model.evaluate(x[:5], np.ones((5, 1)), 6, 0) == pytest.approx(good)

@@ -81,6 +81,26 @@ class TestCRPS:
         expected = ((cdf - (k >= y[:, None])) ** 2).sum(-1).mean()
         assert value(metrics.CRPS(), y, answer) == pytest.approx(expected, rel=1e-6)
 
+    def test_large_counts(self, monkeypatch):
+        """Far from the targets too, and without as many steps as there are counts."""
+        rates = np.array([[2000.0, 3000.0], [1.0, 2.0], [0.1, 900.0], [5.0, 6.0]])
+        answer = tfvn.PredictiveDistribution.of_draws(
+            "poisson", np.log(rates)[..., None]
+        )
+        y = np.array([2500.5, 40.0, 0.0, -3.0])
+        k = np.arange(-10, 5000)
+        cdf = stats.poisson(rates[..., None]).cdf(k).mean(1)
+        expected = ((cdf - (k >= y[:, None])) ** 2).sum(-1).mean()
+        steps = []
+        of_rows = tfvn.likelihoods.Poisson.from_parts
+        monkeypatch.setattr(
+            tfvn.likelihoods.Poisson,
+            "from_parts",
+            lambda *args: (steps.append(1), of_rows(*args))[1],
+        )
+        assert value(metrics.CRPS(), y, answer) == pytest.approx(expected, rel=1e-6)
+        assert len(steps) < 500
+
     def test_draws_are_those_of_a_distribution(self):
         draws, y = RNG.normal(size=(2, 5)), np.array([0.3, -2.0])
         expected = []

@@ -138,17 +138,16 @@ class PredictiveDistribution(EnsemblePrediction):
         Args:
             q: Probabilities in (0, 1), of the shape of `mean` behind any axes.
         """
-        outputs: Any = self.outputs
         # All at once: a search for many numbers takes as many steps as one for a few.
-        flat = np.reshape(q, (-1, *self.mean.shape[1:]))
-        times = len(flat) // max(1, len(outputs))
-        (found,) = _by_rows(
-            self.likelihood,
-            np.concatenate([outputs] * times) if times else outputs,
-            lambda mixture, q: [mixture.quantile(q)],
-            flat,
-        )
-        return np.reshape(found, np.shape(q))
+        return self._behind_axes(lambda mixture, q: [mixture.quantile(q)], q)
+
+    def cdf_of_each(self, y: np.ndarray) -> np.ndarray:
+        """Returns probabilities that targets are not larger than several numbers.
+
+        Args:
+            y: The numbers, of the shape of `mean` behind any axes.
+        """
+        return self._behind_axes(lambda mixture, y: [mixture.cdf(y)], y)
 
     def log_prob(self, y: Any) -> np.ndarray:
         """Returns the logarithm of the density, or of the probability of a count, in nats.
@@ -186,6 +185,14 @@ class PredictiveDistribution(EnsemblePrediction):
                 f"axis of size 1 may be left out. Received: y of shape {tuple(y.shape)}"
             )
         return fitting.numpy()
+
+    def _behind_axes(self, function: Any, values: np.ndarray) -> np.ndarray:
+        outputs: Any = self.outputs
+        flat = np.reshape(values, (-1, *self.mean.shape[1:]))
+        times = len(flat) // max(1, len(outputs))
+        repeated = np.concatenate([outputs] * times) if times else outputs
+        (found,) = _by_rows(self.likelihood, repeated, function, flat)
+        return np.reshape(found, np.shape(values))
 
     def _each(self, function: Any, y: Any = None) -> np.ndarray:
         others = () if y is None else (self.align(y),)

@@ -213,6 +213,62 @@ class TestAll:
             with pytest.raises(ValueError, match=r"takes what `tfvn.ensemble_predict`"):
                 metric.update_state(y, wrong)
 
+    @pytest.mark.parametrize("family", ["normal", "poisson", "laplace"])
+    def test_what_has_no_weight_is_not_looked_at(self, metric, family):
+        size = likelihoods.get(family).parameters
+        outputs = np.random.default_rng(1).normal(size=(3, 4, size))
+        y = np.array([0.0, np.nan, 2.0])
+        kept = tfvn.PredictiveDistribution.of_draws(family, outputs[[0, 2]])
+        answer = tfvn.PredictiveDistribution.of_draws(family, outputs)
+        metric.reset_state()
+        expected = value(metric, y[[0, 2]], kept, sample_weight=[1.0, 3.0])
+        metric.reset_state()
+        found = value(metric, y, answer, sample_weight=[1.0, 0.0, 3.0])
+        assert found == pytest.approx(expected, rel=1e-6)
+        metric.reset_state()
+        assert value(metric, y, answer, sample_weight=np.zeros(3)) == 0.0
+
+    def test_targets_that_are_missing_are_refused(self, metric):
+        answer = answer_of(likelihoods.Normal())
+        y = np.array([0.0, np.nan, 1.0])
+        metric.reset_state()
+        if isinstance(metric, metrics.IntervalWidth):  # which looks at no targets
+            assert value(metric, y, answer) > 0
+            return
+        with pytest.raises(ValueError, match=r"`y_true` must have no NaN.*in row 1"):
+            metric.update_state(y, answer)
+        assert float(metric.weight) == 0.0
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
+    def test_weights_that_are_none_are_refused(self, metric, bad):
+        answer = answer_of(likelihoods.Normal())
+        with pytest.raises(
+            ValueError, match=r"`sample_weight` must have finite.*least 0"
+        ):
+            metric.update_state(np.zeros(3), answer, sample_weight=[1.0, bad, 1.0])
+
+    def test_weights_of_steps(self, metric):
+        outputs = np.random.default_rng(1).normal(size=(2, 5, 4, 2))
+        answer = tfvn.PredictiveDistribution.of_draws("normal", outputs)
+        flat = np.moveaxis(outputs, 1, 2).reshape(8, 5, 2)
+        y, weight = np.linspace(-1.0, 1.0, 8), np.arange(8.0)
+        metric.reset_state()
+        steps = tfvn.PredictiveDistribution.of_draws("normal", flat)
+        expected = value(metric, y, steps, sample_weight=weight)
+        y, weight = y.reshape(2, 4), weight.reshape(2, 4)
+        for given in (weight, weight[..., None]):
+            metric.reset_state()
+            found = value(metric, y, answer, sample_weight=given)
+            assert found == pytest.approx(expected, rel=1e-6)
+        for shape in ((2,), (2, 1)):
+            metric.reset_state()
+            found = value(metric, y, answer, sample_weight=np.ones(shape))
+            metric.reset_state()
+            assert found == pytest.approx(value(metric, y, answer), rel=1e-6)
+        for shape in ((4,), (1, 4), (2, 3), (8,), (2, 4, 2)):
+            with pytest.raises(ValueError, match=r"`sample_weight`.*\(2, 4, 1\).*Rec"):
+                metric.update_state(y, answer, sample_weight=np.ones(shape))
+
     def test_not_in_compile(self, metric):
         model = keras.Sequential([keras.Input((2,)), tfvn.layers.NormalHead(1)])
         model.compile("sgd", tfvn.losses.GaussianNLL(), metrics=[metric])

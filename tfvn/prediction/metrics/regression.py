@@ -18,6 +18,7 @@ class _OfPredictions(keras.metrics.Metric):
 
     num_figures = 1
     takes_draws: ClassVar[bool] = True
+    reads_targets: ClassVar[bool] = True
 
     def __init__(self, name: str | None = None, dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
@@ -45,16 +46,25 @@ class _OfPredictions(keras.metrics.Metric):
             y_pred: What `tfvn.ensemble_predict` returns for outputs that have a
                 distribution, or a NumPy array of draws of the target, the draws on
                 axis 1.
-            sample_weight: A number for each row.
+            sample_weight: A number for each row, or for each element of the first axes
+                of the targets. Targets with a weight of 0 are not looked at.
         """
         y_true, y_pred = self.checked(y_true, y_pred)
+        weight = _weights(sample_weight, y_true)
+        counted = weight > 0.0
+        if not counted.any():
+            return
+        if self.reads_targets:
+            _refuse_nan(y_true, counted)
+            # In place of those that do not count, one that does.
+            y_true = np.where(counted, y_true, y_true[counted][0])
         values = np.asarray(self.values_of(y_true, y_pred), "float64")
-        values = values.reshape(self.num_figures, len(y_true), -1).mean(axis=-1)
-        weight = np.ones(len(y_true))
-        if sample_weight is not None:
-            weight = np.broadcast_to(np.ravel(sample_weight), weight.shape)
-        self.sums.assign_add(values @ weight)
-        self.weight.assign_add(weight.sum())
+        values = np.where(counted, values, 0.0) * weight
+        # Rows count the same, however many targets they have.
+        targets = weight[0].size
+        sums = values.reshape(self.num_figures, -1).sum(axis=-1)
+        self.sums.assign_add(sums / targets)
+        self.weight.assign_add(weight.sum() / targets)
 
     def checked(self, y_true: Any, y_pred: Any) -> tuple[np.ndarray, Any]:
         """Returns targets in the shape of a prediction, and refuses what is none."""
@@ -262,6 +272,8 @@ class IntervalWidth(_OfInterval):
     1.5
     """
 
+    reads_targets = False
+
     def values_of(self, y_true: np.ndarray, y_pred: Any) -> np.ndarray:
         lower, upper = self.bounds(y_pred)
         return upper - lower
@@ -330,6 +342,44 @@ class QuantileCalibrationError(_OfPredictions):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_levels": self.num_levels}
+
+
+def _weights(given: Any, y: np.ndarray) -> np.ndarray:
+    """Returns the weight of each target."""
+    if given is None:
+        return np.ones(y.shape)
+    weight = np.asarray(given, "float64")
+    shape = weight.shape
+    # A last axis of size 1 is as good as none.
+    fitting = [
+        axes
+        for axes in (shape, shape[:-1] if shape[-1:] == (1,) else shape)
+        if axes == y.shape[: len(axes)]
+    ]
+    if not fitting:
+        raise ValueError(
+            "Argument `sample_weight` must have a weight for each row, of shape "
+            f"{y.shape[:1]}, or for each element of the first axes of the targets, whose "
+            f"shape is {y.shape}. Received: sample_weight of shape {shape}"
+        )
+    if not np.all(np.isfinite(weight) & (weight >= 0.0)):
+        bad = weight[~(np.isfinite(weight) & (weight >= 0.0))][0]
+        raise ValueError(
+            "Argument `sample_weight` must have finite numbers of at least 0. "
+            f"Received: a weight of {bad}"
+        )
+    axes = fitting[0]
+    return np.broadcast_to(weight.reshape(*axes, *[1] * (y.ndim - len(axes))), y.shape)
+
+
+def _refuse_nan(y: np.ndarray, counted: np.ndarray) -> None:
+    bad = np.argwhere(np.isnan(y) & counted)
+    if len(bad):
+        raise ValueError(
+            "Argument `y_true` must have no NaN among the targets that count; give "
+            "targets that are missing a weight of 0 in `sample_weight`. Received: "
+            f"{len(bad)} targets that are NaN, the first of them in row {bad[0][0]}"
+        )
 
 
 def below_quantiles(y: np.ndarray, y_pred: Any, levels: np.ndarray) -> np.ndarray:

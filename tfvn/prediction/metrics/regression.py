@@ -7,6 +7,7 @@ import numpy as np
 
 from tfvn.prediction.distribution import PredictiveDistribution, check_level
 from tfvn.prediction.metrics.crps import crps_of_draws, crps_of_mixture
+from tfvn.prediction.metrics.targets import refuse_missing, weights_of_targets
 
 
 class _OfPredictions(keras.metrics.Metric):
@@ -50,12 +51,12 @@ class _OfPredictions(keras.metrics.Metric):
                 of the targets. Targets with a weight of 0 are not looked at.
         """
         y_true, y_pred = self.checked(y_true, y_pred)
-        weight = _weights(sample_weight, y_true)
+        weight = weights_of_targets(sample_weight, y_true)
         counted = weight > 0.0
         if not counted.any():
             return
         if self.reads_targets:
-            _refuse_nan(y_true, counted)
+            refuse_missing(y_true, counted)
             # In place of those that do not count, one that does.
             y_true = np.where(counted, y_true, y_true[counted][0])
         values = np.asarray(self.values_of(y_true, y_pred), "float64")
@@ -342,44 +343,6 @@ class QuantileCalibrationError(_OfPredictions):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_levels": self.num_levels}
-
-
-def _weights(given: Any, y: np.ndarray) -> np.ndarray:
-    """Returns the weight of each target."""
-    if given is None:
-        return np.ones(y.shape)
-    weight = np.asarray(given, "float64")
-    shape = weight.shape
-    # A last axis of size 1 is as good as none.
-    fitting = [
-        axes
-        for axes in (shape, shape[:-1] if shape[-1:] == (1,) else shape)
-        if axes == y.shape[: len(axes)]
-    ]
-    if not fitting:
-        raise ValueError(
-            "Argument `sample_weight` must have a weight for each row, of shape "
-            f"{y.shape[:1]}, or for each element of the first axes of the targets, whose "
-            f"shape is {y.shape}. Received: sample_weight of shape {shape}"
-        )
-    if not np.all(np.isfinite(weight) & (weight >= 0.0)):
-        bad = weight[~(np.isfinite(weight) & (weight >= 0.0))][0]
-        raise ValueError(
-            "Argument `sample_weight` must have finite numbers of at least 0. "
-            f"Received: a weight of {bad}"
-        )
-    axes = fitting[0]
-    return np.broadcast_to(weight.reshape(*axes, *[1] * (y.ndim - len(axes))), y.shape)
-
-
-def _refuse_nan(y: np.ndarray, counted: np.ndarray) -> None:
-    bad = np.argwhere(np.isnan(y) & counted)
-    if len(bad):
-        raise ValueError(
-            "Argument `y_true` must have no NaN among the targets that count; give "
-            "targets that are missing a weight of 0 in `sample_weight`. Received: "
-            f"{len(bad)} targets that are NaN, the first of them in row {bad[0][0]}"
-        )
 
 
 def below_quantiles(y: np.ndarray, y_pred: Any, levels: np.ndarray) -> np.ndarray:

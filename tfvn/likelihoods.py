@@ -308,13 +308,37 @@ def aligned(y: Tensor, like: Tensor) -> Tensor | None:
     rank = like.shape.rank
     if y.shape.rank is None:
         # Keras traces targets of one rank and then of another as of any rank.
-        return tf.ensure_shape(tf.reshape(y, tf.shape(like)), like.shape)
+        shape = tf.concat([tf.shape(y), [1]], axis=0)[:rank]
+        return _reshaped(y, shape, like)
     if y.shape.rank == rank - 1 and like.shape[-1] == 1:
         y = tf.expand_dims(y, axis=-1)
     elif y.shape.rank == rank + 1 and y.shape[-1] == 1:
         y = tf.squeeze(y, axis=-1)
-    fits = y.shape.rank == rank and y.shape.is_compatible_with(like.shape)
-    return y if fits else None
+    if y.shape.rank != rank or not y.shape.is_compatible_with(like.shape):
+        return None
+    if y.shape.is_fully_defined() and like.shape.is_fully_defined():
+        return y
+    return _reshaped(y, tf.shape(y), like)
+
+
+def _reshaped(y: Tensor, shape: Tensor, like: Tensor) -> Tensor:
+    """Returns targets in a shape that a graph learns of only when it runs.
+
+    Args:
+        y: Targets.
+        shape: Their shape but for a last axis of size 1, which must be that of `like`.
+        like: A tensor of the shape that they should have.
+    """
+    check = tf.debugging.assert_equal(
+        shape,
+        tf.shape(like),
+        message="The targets must have the shape of what the outputs predict, (rows, ..., "
+        "targets); a last axis of size 1 may be left out. The number of outputs must be "
+        "that of the targets times the number of parameters that each of them has.",
+    )
+    # XLA leaves assertions out, and then fails to reshape.
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.ensure_shape(tf.reshape(y, tf.shape(like)), like.shape)
 
 
 def likelihood_of(part: Any) -> Likelihood | None:

@@ -168,13 +168,16 @@ class TestShapes:
         with pytest.raises(ValueError, match=r"shape of the mean, \(3, 1\).*Received"):
             answer.log_prob(np.zeros(shape))
 
-    @pytest.mark.parametrize("q", [0, 1, -0.1, [0.5, 2.0], np.nan])
+    @pytest.mark.parametrize("q", [0, 1, -0.1, [0.5, 2.0], np.nan, "0.9", None])
     def test_probabilities_are_checked(self, q):
         answer = tfvn.PredictiveDistribution.of_draws("normal", np.zeros((3, 5, 2)))
-        with pytest.raises(
-            ValueError, match=r"`q` must be a probability.*Received: q="
-        ):
+        expected = (
+            r"must be a finite number greater than 0 and smaller than 1\. Received"
+        )
+        with pytest.raises(ValueError, match=f"`q` {expected}"):
             answer.quantile(q)
+        with pytest.raises(ValueError, match=f"`level` {expected}"):
+            answer.interval(q)
 
     def test_no_rows(self):
         answer = tfvn.PredictiveDistribution.of_draws("normal", np.zeros((0, 5, 2)))

@@ -26,6 +26,24 @@ class Forgetful(losses.BinaryCrossentropy):
         return {}
 
 
+class SoftmaxBrier(losses.MeanSquaredError):
+    """One that takes logits, though a known one that it extends does not."""
+
+    def call(self, y_true, y_pred):
+        return super().call(y_true, keras.ops.softmax(y_pred))
+
+
+class Renamed(losses.MeanSquaredError):
+    """One that computes what the known one does."""
+
+
+class Smoothed(losses.CategoricalCrossentropy):
+    """One that says whether it takes logits, whatever it computes."""
+
+    def call(self, y_true, y_pred):
+        return super().call(0.9 * y_true, y_pred)
+
+
 class Own(losses.Loss):
     """One that nothing is known of."""
 
@@ -78,6 +96,8 @@ def compiled(activation=None, loss=None):
         (None, "mse", "regression"),
         ("relu", "mae", "regression"),
         ("tanh", losses.Huber(), "regression"),
+        (None, Renamed(), "regression"),
+        (None, Smoothed(from_logits=True), "logits"),
         ("exponential", "poisson", "regression"),
         (None, losses.CosineSimilarity(), "regression"),
         (None, functools.partial(losses.huber, delta=2.0), "regression"),
@@ -98,6 +118,7 @@ def test_what_is_certain_is_inferred(activation, loss, kind):
         (None, own),
         (None, Own()),
         (None, functools.partial(own)),
+        (None, SoftmaxBrier()),
         (None, Forgetful(from_logits=True)),
         ("relu", own),
         # The scores of a hinge loss are no probabilities.
@@ -151,6 +172,30 @@ class TestAxes:
             with pytest.raises(ValueError, match=r"last axis.*Permute.*outputs="):
                 tfvn.ensemble_predict(model, X, outputs=told)
         assert tfvn.ensemble_predict(model, X, outputs="regression").entropy is None
+
+    @pytest.mark.parametrize("axis", [1, -2])
+    @pytest.mark.parametrize(
+        "loss",
+        [
+            losses.CategoricalCrossentropy,
+            losses.SparseCategoricalCrossentropy,
+            losses.CategoricalFocalCrossentropy,
+            functools.partial(functools.partial, losses.categorical_crossentropy),
+            functools.partial(
+                functools.partial, losses.sparse_categorical_crossentropy
+            ),
+        ],
+    )
+    def test_losses_of_classes_on_another_axis_are_refused(self, loss, axis):
+        model = self.model(layers.Activation("linear"))
+        model.compile("sgd", loss(from_logits=True, axis=axis))
+        for told in ("auto", "logits"):
+            with pytest.raises(ValueError, match=r"last axis.*Permute.*outputs=.*loss"):
+                find_kinds(model, told)
+        assert find_kinds(model, "regression") == ["regression"]
+        for last in (2, -1):
+            model.compile("sgd", loss(from_logits=True, axis=last))
+            assert find_kinds(model, "auto") == ["logits"]
 
     @pytest.mark.parametrize("last", [layers.Softmax(axis=2), layers.Softmax()])
     def test_entropy_for_each_step(self, last):

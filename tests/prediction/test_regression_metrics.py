@@ -81,6 +81,26 @@ class TestCRPS:
         expected = ((cdf - (k >= y[:, None])) ** 2).sum(-1).mean()
         assert value(metrics.CRPS(), y, answer) == pytest.approx(expected, rel=1e-6)
 
+    def test_large_counts(self, monkeypatch):
+        """Far from the targets too, and without as many steps as there are counts."""
+        rates = np.array([[2000.0, 3000.0], [1.0, 2.0], [0.1, 900.0], [5.0, 6.0]])
+        answer = tfvn.PredictiveDistribution.of_draws(
+            "poisson", np.log(rates)[..., None]
+        )
+        y = np.array([2500.5, 40.0, 0.0, -3.0])
+        k = np.arange(-10, 5000)
+        cdf = stats.poisson(rates[..., None]).cdf(k).mean(1)
+        expected = ((cdf - (k >= y[:, None])) ** 2).sum(-1).mean()
+        steps = []
+        of_rows = tfvn.likelihoods.Poisson.from_parts
+        monkeypatch.setattr(
+            tfvn.likelihoods.Poisson,
+            "from_parts",
+            lambda *args: (steps.append(1), of_rows(*args))[1],
+        )
+        assert value(metrics.CRPS(), y, answer) == pytest.approx(expected, rel=1e-6)
+        assert len(steps) < 500
+
     def test_draws_are_those_of_a_distribution(self):
         draws, y = RNG.normal(size=(2, 5)), np.array([0.3, -2.0])
         expected = []
@@ -193,6 +213,63 @@ class TestAll:
             with pytest.raises(ValueError, match=r"takes what `tfvn.ensemble_predict`"):
                 metric.update_state(y, wrong)
 
+    @pytest.mark.parametrize(
+        "family",
+        [
+            "poisson",
+            pytest.param("normal", marks=pytest.mark.exhaustive),
+            pytest.param("laplace", marks=pytest.mark.exhaustive),
+        ],
+    )
+    def test_what_has_no_weight_is_not_looked_at(self, metric, family):
+        size = likelihoods.get(family).parameters
+        outputs = np.random.default_rng(1).normal(size=(3, 4, size))
+        y = np.array([0.0, np.nan, 2.0])
+        kept = tfvn.PredictiveDistribution.of_draws(family, outputs[[0, 2]])
+        answer = tfvn.PredictiveDistribution.of_draws(family, outputs)
+        metric.reset_state()
+        expected = value(metric, y[[0, 2]], kept, sample_weight=[1.0, 3.0])
+        metric.reset_state()
+        found = value(metric, y, answer, sample_weight=[1.0, 0.0, 3.0])
+        assert found == pytest.approx(expected, rel=1e-6)
+        metric.reset_state()
+        assert value(metric, y, answer, sample_weight=np.zeros(3)) == 0.0
+
+    def test_targets_that_are_missing_are_refused(self, metric):
+        answer = answer_of(likelihoods.Normal())
+        y = np.array([0.0, np.nan, 1.0])
+        metric.reset_state()
+        if isinstance(metric, metrics.IntervalWidth):  # which looks at no targets
+            assert value(metric, y, answer) > 0
+            return
+        with pytest.raises(ValueError, match=r"`y_true` must have no NaN.*in row 1"):
+            metric.update_state(y, answer)
+        assert float(metric.weight) == 0.0
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
+    def test_weights_that_are_none_are_refused(self, metric, bad):
+        answer = answer_of(likelihoods.Normal())
+        with pytest.raises(
+            ValueError, match=r"`sample_weight` must have finite.*least 0"
+        ):
+            metric.update_state(np.zeros(3), answer, sample_weight=[1.0, bad, 1.0])
+
+    def test_weights_of_steps(self, metric):
+        outputs = np.random.default_rng(1).normal(size=(2, 5, 4, 2))
+        answer = tfvn.PredictiveDistribution.of_draws("normal", outputs)
+        flat = np.moveaxis(outputs, 1, 2).reshape(8, 5, 2)
+        y, weight = np.linspace(-1.0, 1.0, 8), np.arange(8.0)
+        metric.reset_state()
+        steps = tfvn.PredictiveDistribution.of_draws("normal", flat)
+        expected = value(metric, y, steps, sample_weight=weight)
+        y, weight = y.reshape(2, 4), weight.reshape(2, 4)
+        metric.reset_state()
+        found = value(metric, y, answer, sample_weight=weight)
+        assert found == pytest.approx(expected, rel=1e-6)
+        for shape in ((4,), (1, 4), (2, 3), (8,), (2, 4, 2)):
+            with pytest.raises(ValueError, match=r"`sample_weight`.*\(2, 4, 1\).*Rec"):
+                metric.update_state(y, answer, sample_weight=np.ones(shape))
+
     def test_not_in_compile(self, metric):
         model = keras.Sequential([keras.Input((2,)), tfvn.layers.NormalHead(1)])
         model.compile("sgd", tfvn.losses.GaussianNLL(), metrics=[metric])
@@ -200,8 +277,21 @@ class TestAll:
             model.evaluate(np.zeros((3, 2)), np.zeros(3), verbose=0)
 
 
+@pytest.mark.parametrize("shape", [(2,), (2, 1), (2, 3), (2, 3, 1)])
+def test_shapes_of_weights(shape):
+    draws = np.random.default_rng(1).normal(size=(2, 5, 3))
+    y, weight = np.zeros((2, 3)), np.arange(np.prod(shape)).reshape(shape)
+    each = [
+        [value(metrics.CRPS(), [0.0], draws[i : i + 1, :, j]) for j in range(3)]
+        for i in range(2)
+    ]
+    full = np.broadcast_to(weight.reshape(2, -1), (2, 3))
+    found = value(metrics.CRPS(), y, draws, sample_weight=weight)
+    assert found == pytest.approx(np.average(each, weights=full), rel=1e-5)
+
+
 def test_bad_arguments():
-    with pytest.raises(ValueError, match=r"`level` must be a probability.*level=90"):
+    with pytest.raises(ValueError, match=r"`level` must be a finite.*level=90"):
         metrics.IntervalCoverage(90)
     with pytest.raises(ValueError, match=r"`num_levels`.*Received: num_levels=0"):
         metrics.QuantileCalibrationError(0)

@@ -82,8 +82,8 @@ def test_a_known_scale_and_counts(tmp_path):
 
 def test_refusals(tmp_path):
     model = head("normal")
-    for bad in (0, 1.0, 90):
-        with pytest.raises(ValueError, match=r"Argument `interval`.*between 0 and 1"):
+    for bad in (0, 1.0, 90, "0.9"):
+        with pytest.raises(ValueError, match=r"Argument `interval`.*smaller than 1"):
             tfvn.export_ensemble(model, tmp_path / "m", 2, interval=bad)
     with pytest.raises(ValueError, match=r"`interval` must be `None`.*'regression'"):
         tfvn.export_ensemble(

@@ -92,10 +92,15 @@ class TestPredict:
                 ["--signature", "samples", "--seed", "1"],
                 "'samples' takes no seed",
             ),
+            (
+                np.zeros((2, 4)),
+                ["--signature", "mean", "--seed", "1"],
+                "'mean' takes no seed; expected a seed for `seeded`",
+            ),
             (np.zeros((2, 4)), ["--signature", "seeded"], "'seeded' needs a seed"),
             (None, [], "No such file"),
         ],
-        ids=["shape", "nan", "signature", "seed", "no seed", "file"],
+        ids=["shape", "nan", "signature", "seed", "mean", "no seed", "file"],
     )
     def test_mistakes_are_one_line(
         self, export, tmp_path, capsys, array, options, message

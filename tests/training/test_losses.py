@@ -182,6 +182,38 @@ def test_fit_takes_targets_without_an_axis(how):
         assert history["nll"][0] == pytest.approx((weights * each).mean(), rel=1e-4)
 
 
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("loss", ["normal", "poisson"])
+def test_other_targets_than_those_before_do_not_broadcast(loss, jit):
+    """Keras traces the second kind of targets as of any shape."""
+    model = tfvn.Sequential([keras.Input((4,)), tfvn.layers.LikelihoodHead(1, loss)])
+    model.compile("sgd", tfvn.losses.NegativeLogLikelihood(loss), jit_compile=jit)
+    x = np.zeros((6, 4), "float32")
+    good = model.evaluate(x, np.ones((6, 1)), 6, 0)
+    with pytest.raises(
+        (ValueError, tf.errors.InvalidArgumentError), match=r"targets|hape"
+    ):
+        model.evaluate(x, np.ones((6, 3)), 6, 0)
+    assert model.evaluate(x[:5], np.ones((5, 1)), 6, 0) == pytest.approx(good)
+
+
+def test_targets_of_no_known_shape():
+    outputs = tf.zeros((6, 2))
+    loss = tfvn.losses.GaussianNLL()
+    for signature in (tf.TensorSpec((None, None)), tf.TensorSpec(None)):
+        call = tf.function(
+            loss.call, input_signature=[signature, tf.TensorSpec((6, 2))]
+        )
+        np.testing.assert_allclose(
+            call(tf.zeros((6, 1)), outputs), [0.918939] * 6, 1e-5
+        )
+        for shape in ((6, 3), (1, 6), (1, 1)):
+            with pytest.raises(
+                tf.errors.InvalidArgumentError, match="targets must have"
+            ):
+                call(tf.zeros(shape), outputs)
+
+
 @pytest.mark.parametrize("with_axis", [True, False])
 def test_masked_sequences(with_axis):
     x = RNG.normal(size=(3, 4, 2)).astype("float32")

@@ -3,9 +3,11 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import layers
 
 import tfvn
+from tfvn.training.metric_inputs import as_metrics_see
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(6, 4)).astype("float32")
@@ -100,3 +102,23 @@ def test_in_a_graph_and_under_jit():
         )
         expected = np.abs(model(X).numpy()[:, 0] - Y).mean()
         assert found["mae"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_labels_of_no_known_shape_are_left_as_they_are():
+    """The number of a class need not have the shape of its probabilities."""
+    inputs = keras.Input((4,))
+    digit = keras.layers.Dense(3, "softmax", name="digit")(inputs)
+    size = tfvn.layers.NormalHead(1, name="size")(inputs)
+    model = tfvn.Model(inputs, {"digit": digit, "size": size})
+    nll = tfvn.losses.GaussianNLL()
+    model.compile("sgd", {"digit": "sparse_categorical_crossentropy", "size": nll})
+    spec = tf.TensorSpec((None, None))
+
+    @tf.function(input_signature=[{"digit": spec, "size": spec}, tf.TensorSpec((6, 4))])
+    def seen(y, x):
+        return as_metrics_see(model, y, model(x))[0]
+
+    labels = np.arange(6.0)[:, None]
+    found = seen({"digit": labels, "size": labels + 1.0}, np.zeros((6, 4)))
+    np.testing.assert_array_equal(found["digit"], labels)
+    np.testing.assert_array_equal(found["size"], labels + 1.0)

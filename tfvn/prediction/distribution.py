@@ -10,6 +10,7 @@ from tfvn import likelihoods
 from tfvn.likelihoods import Likelihood
 from tfvn.prediction.mixture import Mixture
 from tfvn.prediction.result import EnsemblePrediction
+from tfvn.validation import check_number
 
 # Numbers of draws that are worked on at a time, so that memory is bounded.
 _NUMBERS_AT_A_TIME = 4_000_000
@@ -125,9 +126,10 @@ class PredictiveDistribution(EnsemblePrediction):
         Returns:
             An array of the shape of `mean`, behind the axes of `q`.
         """
-        q = np.asarray(q, "float64")
+        q = np.asarray(q)
         for value in q.ravel():
             check_level("q", value)
+        q = q.astype("float64")
         return self.quantile_of_each(np.multiply.outer(q, np.ones_like(self.mean)))
 
     def quantile_of_each(self, q: np.ndarray) -> np.ndarray:
@@ -136,17 +138,16 @@ class PredictiveDistribution(EnsemblePrediction):
         Args:
             q: Probabilities in (0, 1), of the shape of `mean` behind any axes.
         """
-        outputs: Any = self.outputs
         # All at once: a search for many numbers takes as many steps as one for a few.
-        flat = np.reshape(q, (-1, *self.mean.shape[1:]))
-        times = len(flat) // max(1, len(outputs))
-        (found,) = _by_rows(
-            self.likelihood,
-            np.concatenate([outputs] * times) if times else outputs,
-            lambda mixture, q: [mixture.quantile(q)],
-            flat,
-        )
-        return np.reshape(found, np.shape(q))
+        return self._behind_axes(lambda mixture, q: [mixture.quantile(q)], q)
+
+    def cdf_of_each(self, y: np.ndarray) -> np.ndarray:
+        """Returns probabilities that targets are not larger than several numbers.
+
+        Args:
+            y: The numbers, of the shape of `mean` behind any axes.
+        """
+        return self._behind_axes(lambda mixture, y: [mixture.cdf(y)], y)
 
     def log_prob(self, y: Any) -> np.ndarray:
         """Returns the logarithm of the density, or of the probability of a count, in nats.
@@ -185,6 +186,14 @@ class PredictiveDistribution(EnsemblePrediction):
             )
         return fitting.numpy()
 
+    def _behind_axes(self, function: Any, values: np.ndarray) -> np.ndarray:
+        outputs: Any = self.outputs
+        flat = np.reshape(values, (-1, *self.mean.shape[1:]))
+        times = len(flat) // max(1, len(outputs))
+        repeated = np.concatenate([outputs] * times) if times else outputs
+        (found,) = _by_rows(self.likelihood, repeated, function, flat)
+        return np.reshape(found, np.shape(values))
+
     def _each(self, function: Any, y: Any = None) -> np.ndarray:
         others = () if y is None else (self.align(y),)
         (result,) = _by_rows(self.likelihood, self.outputs, function, *others)
@@ -193,12 +202,7 @@ class PredictiveDistribution(EnsemblePrediction):
 
 def check_level(name: str, value: Any) -> float:
     """Returns a probability, and refuses what is none."""
-    if not 0.0 < value < 1.0:
-        raise ValueError(
-            f"Argument `{name}` must be a probability between 0 and 1, both excluded. "
-            f"Received: {name}={value!r}"
-        )
-    return float(value)
+    return check_number(name, value, above=0, below=1)
 
 
 def _outcomes(mixture: Mixture, uniform: Any) -> list[Any]:

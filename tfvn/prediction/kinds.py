@@ -121,7 +121,11 @@ def find_kinds(model: keras.Model, outputs: Any, inputs: Any = None) -> list[Kin
     ):
         name = f" {path[-1]!r}" if len(losses) > 1 else ""
         if kind in (AUTO, PROBABILITIES):
-            _check_axis(kind, layer, leaf, name)
+            axis, owner = _softmax_axis(layer), f"layer {getattr(layer, 'name', '')!r}"
+            _check_axis(kind, axis, owner, leaf, name)
+        if kind in (AUTO, PROBABILITIES, LOGITS):
+            owner = f"loss {_name_of(loss)}"
+            _check_axis(kind, _loss_axis(loss), owner, leaf, name)
         kinds.append(_kind(kind, layer, loss, name))
     return kinds
 
@@ -286,14 +290,31 @@ def _activation(layer: Any) -> Any:
     return activation.func if isinstance(activation, functools.partial) else activation
 
 
-def _check_axis(told: str, layer: Any, symbol: Any, name: str) -> None:
-    """Refuses a softmax over another axis than the last."""
-    axis: Any = -1
-    activation = getattr(layer, "activation", None)
+def _softmax_axis(layer: Any) -> Any:
+    """Returns the axis of the softmax that a layer ends in, -1 if it has none."""
     if isinstance(layer, keras.layers.Softmax):
-        axis = layer.axis
-    elif isinstance(activation, functools.partial):
-        axis = activation.keywords.get("axis", -1)
+        return layer.axis
+    activation = getattr(layer, "activation", None)
+    if isinstance(activation, functools.partial):
+        return activation.keywords.get("axis", -1)
+    return -1
+
+
+def _loss_axis(loss: Any) -> Any:
+    """Returns the axis on which a loss has the classes, -1 if it is not one of classes."""
+    if isinstance(loss, dict):
+        loss = keras.losses.get(loss)
+    if isinstance(loss, functools.partial):
+        return loss.keywords.get("axis", -1) if loss.func in _CLASSES else -1
+    if not _is_any(type(loss).__mro__, _CLASSES):
+        return -1
+    # The config of the sparse crossentropy leaves its axis out.
+    arguments = {**loss.get_config(), **getattr(loss, "_fn_kwargs", {})}
+    return arguments.get("axis", -1)
+
+
+def _check_axis(told: str, axis: Any, owner: str, symbol: Any, name: str) -> None:
+    """Refuses classes on another axis than the last."""
     axes = axis if isinstance(axis, list | tuple) else [axis]
     if [*axes] in ([-1], [len(symbol.shape) - 1] if symbol is not None else [-1]):
         return
@@ -301,7 +322,7 @@ def _check_axis(told: str, layer: Any, symbol: Any, name: str) -> None:
         f"The classes of the model's output{name} must be on its last axis, along which "
         "entropies are taken, and its softmax is over another; move that axis to the end "
         "with `keras.layers.Permute`, or pass `outputs='regression'` for mean and spread "
-        f"alone. Received: outputs={told!r} for layer {layer.name!r} with axis={axis}"
+        f"alone. Received: outputs={told!r} for {owner} with axis={axis}"
     )
 
 
@@ -319,10 +340,12 @@ def _from_loss(loss: Any) -> Kind | None:
         classes = type(loss).__mro__
     else:
         config, classes = keywords, (loss,)
-    if _is_any(classes, _NUMBERS):
-        return REGRESSION
-    if _is_any(classes, _DISTRIBUTIONS_OVER_CLASSES):
-        return PROBABILITIES
+    for known, kind in (
+        (_NUMBERS, REGRESSION),
+        (_DISTRIBUTIONS_OVER_CLASSES, PROBABILITIES),
+    ):
+        if _is_any(classes, known):
+            return None if _has_own_call(classes, known) else kind
     is_binary = _is_any(classes, _BINARY)
     if not is_binary and not _is_any(classes, _CLASSES):
         return None
@@ -332,6 +355,20 @@ def _from_loss(loss: Any) -> Kind | None:
     if is_binary:
         return BINARY_LOGITS if from_logits else BINARY_PROBABILITIES
     return LOGITS if from_logits else PROBABILITIES
+
+
+def _has_own_call(classes: Any, known: tuple[Any, ...]) -> bool:
+    """Returns whether a subclass of a known loss computes something of its own.
+
+    It may take a softmax of the outputs first, say, and nothing in its config tells.
+    """
+    if len(classes) == 1:
+        return False  # a function
+    base = next(part for part in classes if _is_any([part], known))
+    return any(
+        getattr(classes[0], name) is not getattr(base, name)
+        for name in ("call", "__call__")
+    )
 
 
 def _is_any(parts: Any, known: tuple[Any, ...]) -> bool:

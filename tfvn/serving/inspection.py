@@ -85,9 +85,7 @@ def ask(
     wanted = model.signatures[signature].inputs
     given = _by_name(inputs, wanted)
     if (SEED in wanted) != (seed is not None):
-        needs = (
-            "needs a seed" if seed is None else "takes no seed, and draws fresh noise"
-        )
+        needs = "needs a seed" if seed is None else "takes no seed"
         raise ValueError(
             f"The signature {signature!r} {needs}; expected a seed for `seeded` and for "
             f"no other. Received: seed={seed}"

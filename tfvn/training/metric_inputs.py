@@ -33,13 +33,19 @@ def as_metrics_see(model: keras.Model, y: Any, y_pred: Any) -> tuple[Any, Any]:
         output if likelihood is None else _mean(likelihood, output)
         for likelihood, output in zip(found, outputs, strict=True)
     ]
+    # What is compared with other outputs, such as the number of a class, need not have
+    # their shape.
+    wanted = [
+        None if likelihood is None else mean
+        for likelihood, mean in zip(found, means, strict=True)
+    ]
     if isinstance(y, dict) and not isinstance(y_pred, dict):
-        by_name = dict(zip(output_names(model, len(means)), means, strict=True))
+        by_name = dict(zip(output_names(model, len(means)), wanted, strict=True))
         y = {name: _like(target, by_name.get(name)) for name, target in y.items()}
     else:
         targets = keras.tree.flatten(y)
         if len(targets) == len(means):
-            targets = list(map(_like, targets, means))
+            targets = list(map(_like, targets, wanted))
             y = keras.tree.pack_sequence_as(y, targets)
     return y, keras.tree.pack_sequence_as(y_pred, means)
 

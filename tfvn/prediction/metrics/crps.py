@@ -85,12 +85,19 @@ def _of_counts(answer: PredictiveDistribution, y: np.ndarray) -> np.ndarray:
     """Returns the sum of `(F(k) - 1[k >= y])**2` over all counts `k`."""
     if not y.size:
         return np.zeros_like(y)
-    # Beyond these, nothing is left to be added.
-    first = int(min(answer.quantile(1e-12).min(), np.floor(y.min())))
-    last = int(max(answer.quantile(1.0 - 1e-12).max(), np.ceil(y.max())))
-    total = np.zeros_like(y)
-    for count in range(first, last + 1):
-        total += (answer.cdf(np.full_like(y, count)) - (count >= y)) ** 2
+    # Each target has counts of its own, outside of which `F` is 0 or 1: as many counts as
+    # lie between the target and them add 1 each.
+    first, last = answer.quantile(1e-12), answer.quantile(1.0 - 1e-12)
+    start = np.ceil(y)
+    total = np.maximum(first - start, 0.0) + np.maximum(start - 1.0 - last, 0.0)
+    outputs: Any = answer.outputs
+    size = max(1, _NUMBERS_AT_A_TIME // outputs.size)
+    width = int(np.max(last - first)) + 1
+    for offset in range(0, width, size):
+        steps = np.arange(offset, min(offset + size, width), dtype="float64")
+        counts = first + steps.reshape(-1, *[1] * y.ndim)
+        squares = (answer.cdf_of_each(counts) - (counts >= y)) ** 2
+        total += np.where(counts <= last, squares, 0.0).sum(axis=0)
     return total
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from tfvn.prediction.distribution import PredictiveDistribution, check_level
 from tfvn.prediction.metrics.crps import crps_of_draws, crps_of_mixture
+from tfvn.prediction.metrics.targets import refuse_missing, weights_of_targets
 
 
 class _OfPredictions(keras.metrics.Metric):
@@ -18,6 +19,7 @@ class _OfPredictions(keras.metrics.Metric):
 
     num_figures = 1
     takes_draws: ClassVar[bool] = True
+    reads_targets: ClassVar[bool] = True
 
     def __init__(self, name: str | None = None, dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
@@ -45,16 +47,25 @@ class _OfPredictions(keras.metrics.Metric):
             y_pred: What `tfvn.ensemble_predict` returns for outputs that have a
                 distribution, or a NumPy array of draws of the target, the draws on
                 axis 1.
-            sample_weight: A number for each row.
+            sample_weight: A number for each row, or for each element of the first axes
+                of the targets. Targets with a weight of 0 are not looked at.
         """
         y_true, y_pred = self.checked(y_true, y_pred)
+        weight = weights_of_targets(sample_weight, y_true)
+        counted = weight > 0.0
+        if not counted.any():
+            return
+        if self.reads_targets:
+            refuse_missing(y_true, counted)
+            # In place of those that do not count, one that does.
+            y_true = np.where(counted, y_true, y_true[counted][0])
         values = np.asarray(self.values_of(y_true, y_pred), "float64")
-        values = values.reshape(self.num_figures, len(y_true), -1).mean(axis=-1)
-        weight = np.ones(len(y_true))
-        if sample_weight is not None:
-            weight = np.broadcast_to(np.ravel(sample_weight), weight.shape)
-        self.sums.assign_add(values @ weight)
-        self.weight.assign_add(weight.sum())
+        values = np.where(counted, values, 0.0) * weight
+        # Rows count the same, however many targets they have.
+        targets = weight[0].size
+        sums = values.reshape(self.num_figures, -1).sum(axis=-1)
+        self.sums.assign_add(sums / targets)
+        self.weight.assign_add(weight.sum() / targets)
 
     def checked(self, y_true: Any, y_pred: Any) -> tuple[np.ndarray, Any]:
         """Returns targets in the shape of a prediction, and refuses what is none."""
@@ -261,6 +272,8 @@ class IntervalWidth(_OfInterval):
     >>> float(metric.result())
     1.5
     """
+
+    reads_targets = False
 
     def values_of(self, y_true: np.ndarray, y_pred: Any) -> np.ndarray:
         lower, upper = self.bounds(y_pred)

@@ -1,0 +1,54 @@
+"""What metrics of numbers refuse of targets and of their weights."""
+
+from typing import Any
+
+import numpy as np
+
+
+def weights_of_targets(given: Any, y: np.ndarray) -> np.ndarray:
+    """Returns the weight of each target, and refuses what are no weights.
+
+    Args:
+        given: Weights of the rows or of the first axes of the targets, or `None`.
+        y: The targets.
+    """
+    if given is None:
+        return np.ones(y.shape)
+    weight = np.asarray(given, "float64")
+    shape = weight.shape
+    # A last axis of size 1 is as good as none.
+    fitting = [
+        axes
+        for axes in (shape, shape[:-1] if shape[-1:] == (1,) else shape)
+        if axes == y.shape[: len(axes)]
+    ]
+    if not fitting:
+        raise ValueError(
+            "Argument `sample_weight` must have a weight for each row, of shape "
+            f"{y.shape[:1]}, or for each element of the first axes of the targets, whose "
+            f"shape is {y.shape}. Received: sample_weight of shape {shape}"
+        )
+    if not np.all(np.isfinite(weight) & (weight >= 0.0)):
+        bad = weight[~(np.isfinite(weight) & (weight >= 0.0))][0]
+        raise ValueError(
+            "Argument `sample_weight` must have finite numbers of at least 0. "
+            f"Received: a weight of {bad}"
+        )
+    axes = fitting[0]
+    return np.broadcast_to(weight.reshape(*axes, *[1] * (y.ndim - len(axes))), y.shape)
+
+
+def refuse_missing(y: np.ndarray, counted: np.ndarray) -> None:
+    """Raises if a target that counts is NaN.
+
+    Args:
+        y: The targets.
+        counted: Which of them count.
+    """
+    bad = np.argwhere(np.isnan(y) & counted)
+    if len(bad):
+        raise ValueError(
+            "Argument `y_true` must have no NaN among the targets that count; give "
+            "targets that are missing a weight of 0 in `sample_weight`. Received: "
+            f"{len(bad)} targets that are NaN, the first of them in row {bad[0][0]}"
+        )

@@ -64,11 +64,11 @@ class Sampler:
         self.fixed_rows: int | None = states[0].shape[0] if states else None
         self._is_tiled = all(kinds) and not states
         self._functions: dict[Any, Any] = {}
-        self._snapshot: Any = None
+        self._snapshot: Any = snapshot(model)
 
     def is_up_to_date(self) -> bool:
-        """Whether the model is still as it was when its functions were traced."""
-        return self._snapshot in (None, snapshot(self._model()))
+        """Whether the model is still as it was when the sampler looked at it last."""
+        return self._snapshot == snapshot(self._model())
 
     def block_size(self, num_samples: int) -> int | None:
         """Returns how many rows share a seed, `None` if it is all rows of a batch."""

@@ -81,6 +81,17 @@ class TestEdges:
         answer = tfvn.ensemble_predict(model, x, outputs="regression", batch_size=7)
         np.testing.assert_allclose(answer.mean, np.ones((20, 5, 2)))
 
+    def test_counts_are_of_any_integer_type(self):
+        kwargs = {"seed": 1, "return_samples": True}
+        model = models.local()
+        expected = tfvn.ensemble_predict(model, X, 3, batch_size=32, **kwargs)
+        counts = {"num_samples": np.int64(3), "batch_size": np.int32(32)}
+        for batch_size in (counts["batch_size"], None):
+            counts["batch_size"] = batch_size
+            answer = tfvn.ensemble_predict(model, X, **counts, **kwargs)
+            np.testing.assert_array_equal(answer.samples, expected.samples)
+            assert type(answer.num_samples) is int
+
     def test_an_unbuilt_model_is_built(self):
         model = keras.Sequential([models.mean_field("local", 3, activation="softmax")])
         assert tfvn.ensemble_predict(model, X).mean.shape == (6, 3)

@@ -92,6 +92,13 @@ class TestEdges:
             np.testing.assert_array_equal(answer.samples, expected.samples)
             assert type(answer.num_samples) is int
 
+    def test_the_largest_and_smallest_seeds_are_seeds(self):
+        model = models.local()
+        seeds = (0, 2**64 - 1, -(2**63), np.uint64(2**64 - 2))
+        draws = [tfvn.ensemble_predict(model, X, 3, seed=seed).mean for seed in seeds]
+        distances = [np.abs(draws[0] - draw).max() for draw in draws[1:]]
+        assert min(distances) > 1e-3
+
     def test_an_unbuilt_model_is_built(self):
         model = keras.Sequential([models.mean_field("local", 3, activation="softmax")])
         assert tfvn.ensemble_predict(model, X).mean.shape == (6, 3)
@@ -113,6 +120,8 @@ class TestEdges:
             ({"num_samples": 0}, "`num_samples` must be an integer of at least 1"),
             ({"batch_size": 2.5}, "`batch_size` must be an integer of at least 1"),
             ({"seed": "x"}, "`seed` must be an integer or `None`"),
+            ({"seed": 2**64}, "`seed` must fit 64 bits"),
+            ({"seed": -(2**63) - 1}, "`seed` must fit 64 bits"),
             ({"outputs": "classes"}, "`outputs` must be one of"),
             ({"outputs": ["logits"] * 2}, "one kind for each of 1 outputs"),
             ({"x": X[:, :2]}, "with examples of shapes"),

@@ -405,6 +405,11 @@ def seed_pair(seed: int | None) -> tf.Tensor:
         raise ValueError(
             f"Argument `seed` must be an integer or `None`. Received: seed={seed!r}"
         )
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(
+            "Argument `seed` must fit 64 bits, from -2**63 to 2**64 - 1; other integers "
+            f"would give the draws of one that does. Received: seed={seed!r}"
+        )
     bits = np.array([int(seed) & 0xFFFFFFFF, int(seed) >> 32 & 0xFFFFFFFF], "uint32")
     return tf.constant(bits.view("int32"))
 

@@ -159,8 +159,10 @@ class TestOneInput:
         for steps in (0, 1.5):
             with pytest.raises(ValueError, match="`steps` must be an integer"):
                 tfvn.mean_predict(model, Endless(), steps=steps)
-        with pytest.raises(ValueError, match="`steps` is a number of batches"):
-            tfvn.ensemble_predict(model, X, steps=2)
+
+    @pytest.mark.parametrize(("batch_size", "steps"), [(2, 2), (None, 1), (4, 9)])
+    def test_steps_of_arrays_are_their_first_rows(self, model, batch_size, steps):
+        assert_as_keras(model, lambda: X, batch_size=batch_size, steps=steps)
 
     def test_a_data_set_is_told_when_it_ends(self, model):
         batches = Batches(X)

@@ -26,6 +26,19 @@ def test_masks_reach_layers_behind_the_noise():
     np.testing.assert_allclose(answer.mean, model(x), atol=1e-5)
 
 
+class Positions(keras.Layer):
+    """An embedding of six positions, whatever the batch."""
+
+    def build(self, input_shape):
+        self.table = self.add_weight(shape=(6, FEATURES), initializer="glorot_normal")
+
+    def call(self, inputs):
+        return keras.ops.take(self.table, keras.ops.arange(6), axis=0)
+
+    def compute_output_shape(self, input_shape):
+        return (6, FEATURES)
+
+
 class TestEdges:
     @pytest.mark.parametrize("make", [models.local, models.weights])
     def test_few_rows_and_draws(self, make):
@@ -69,17 +82,75 @@ class TestEdges:
 
     @pytest.mark.parametrize("estimator", ["local", "weights"])
     def test_tensors_that_all_rows_share_stay_as_they_are(self, estimator):
-        class Positions(keras.Layer):
+        class Ones(keras.Layer):
             def call(self, inputs):
                 steps = keras.ops.shape(inputs)[1]
                 return keras.ops.ones((1, steps, 1)) * keras.ops.max(inputs) ** 0
 
         inputs = keras.Input((5, FEATURES))
         hidden = models.mean_field(estimator, 2)(inputs)
-        model = keras.Model(inputs, layers.Add()([hidden, Positions()(inputs)]))
+        model = keras.Model(inputs, layers.Add()([hidden, Ones()(inputs)]))
         x = np.zeros((20, 5, FEATURES))
         answer = tfvn.ensemble_predict(model, x, outputs="regression", batch_size=7)
         np.testing.assert_allclose(answer.mean, np.ones((20, 5, 2)))
+
+    def test_positions_without_a_batch_axis_stay_as_they_are(self):
+        inputs = keras.Input((6, FEATURES))
+        positions = Positions()(inputs)
+        noise = layers.GaussianNoise(1e-9)
+        model = keras.Model(inputs, noise(inputs) + positions)
+        x = np.random.default_rng(0).normal(size=(20, 6, FEATURES)).astype("float32")
+        answer = tfvn.ensemble_predict(model, x, 3, outputs="regression")
+        np.testing.assert_allclose(answer.mean, model.predict(x, verbose=0), atol=1e-5)
+        dropped = layers.Dropout(0.5)(inputs + positions)
+        model = keras.Model(inputs, dropped + positions)
+        samples = tfvn.ensemble_predict(
+            model, x, 3, outputs="regression", return_samples=True
+        ).samples
+        table = np.asarray(model.layers[1].table)
+        kept = np.abs(samples - table) > 1e-6
+        expected = np.where(kept, 2 * (x + table)[:, None], 0) + table
+        np.testing.assert_allclose(samples, expected, atol=1e-4)
+        assert 0.4 < kept.mean() < 0.6
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: layers.GaussianNoise(1.0),
+            lambda: models.mean_field("local", FEATURES),
+        ],
+        ids=["keras", "tfvn"],
+    )
+    def test_noise_on_positions_is_another_in_each_draw(self, make):
+        inputs = keras.Input((6, FEATURES))
+        noisy = make()(Positions()(inputs))
+        model = keras.Model(inputs, inputs + layers.ReLU()(noisy))
+        x = np.ones((3, 6, FEATURES), "float32")
+        samples = tfvn.ensemble_predict(
+            model, x, 8, outputs="regression", return_samples=True
+        ).samples
+        assert samples.shape == (3, 8, 6, FEATURES)
+        assert samples.std(axis=1).max() > 0.1
+        # All rows of a call share it.
+        np.testing.assert_allclose(samples[0], samples[2], atol=1e-6)
+
+    def test_counts_are_of_any_integer_type(self):
+        kwargs = {"seed": 1, "return_samples": True}
+        model = models.local()
+        expected = tfvn.ensemble_predict(model, X, 3, batch_size=32, **kwargs)
+        counts = {"num_samples": np.int64(3), "batch_size": np.int32(32)}
+        for batch_size in (counts["batch_size"], None):
+            counts["batch_size"] = batch_size
+            answer = tfvn.ensemble_predict(model, X, **counts, **kwargs)
+            np.testing.assert_array_equal(answer.samples, expected.samples)
+            assert type(answer.num_samples) is int
+
+    def test_the_largest_and_smallest_seeds_are_seeds(self):
+        model = models.local()
+        seeds = (0, 2**64 - 1, -(2**63), np.uint64(2**64 - 2))
+        draws = [tfvn.ensemble_predict(model, X, 3, seed=seed).mean for seed in seeds]
+        distances = [np.abs(draws[0] - draw).max() for draw in draws[1:]]
+        assert min(distances) > 1e-3
 
     def test_an_unbuilt_model_is_built(self):
         model = keras.Sequential([models.mean_field("local", 3, activation="softmax")])
@@ -102,6 +173,8 @@ class TestEdges:
             ({"num_samples": 0}, "`num_samples` must be an integer of at least 1"),
             ({"batch_size": 2.5}, "`batch_size` must be an integer of at least 1"),
             ({"seed": "x"}, "`seed` must be an integer or `None`"),
+            ({"seed": 2**64}, "`seed` must fit 64 bits"),
+            ({"seed": -(2**63) - 1}, "`seed` must fit 64 bits"),
             ({"outputs": "classes"}, "`outputs` must be one of"),
             ({"outputs": ["logits"] * 2}, "one kind for each of 1 outputs"),
             ({"x": X[:, :2]}, "with examples of shapes"),

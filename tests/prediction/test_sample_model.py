@@ -232,3 +232,46 @@ def test_a_layer_that_makes_random_layers_itself_is_refused():
     with pytest.raises(ValueError, match="expected no layer that makes them") as error:
         tfvn.sample_model(model)
     assert "MakesLayers" in str(error.value)
+
+
+class TestHeads:
+    @pytest.mark.parametrize("is_wrapped", [False, True])
+    def test_become_dense_layers_with_a_draw(self, is_wrapped):
+        posterior = tfvn.posteriors.MeanField(**models.SPREAD)
+        head = tfvn.layers.NormalHead(1, posterior=posterior)
+        last = layers.TimeDistributed(head) if is_wrapped else head
+        shape = (3, FEATURES) if is_wrapped else (FEATURES,)
+        model = tfvn.Sequential([keras.Input(shape), tfvn.MeanFieldDense(8), last])
+        held = tfvn.sample_model(model, seed=1)
+        assert is_plain(held)
+        dense = held.layers[-1].layer if is_wrapped else held.layers[-1]
+        assert type(dense) is layers.Dense
+        # A draw is neither the means nor another draw.
+        means = np.asarray(head.dense.posterior.mean())
+        other = tfvn.sample_model(model, seed=2).get_weights()[-2]
+        for kernel in (means, other):
+            assert np.abs(dense.kernel.numpy() - kernel).max() > 1e-2
+        x = np.ones((2, *shape), "float32")
+        hidden = held.layers[0](x).numpy()
+        np.testing.assert_allclose(
+            held(x), hidden @ dense.kernel.numpy() + dense.bias.numpy(), rtol=1e-5
+        )
+
+    def test_without_a_posterior_keep_their_weights(self):
+        head = tfvn.layers.NormalHead(1, name="head")
+        model = tfvn.Sequential(
+            [keras.Input((FEATURES,)), models.mean_field("local"), head]
+        )
+        held = tfvn.sample_model(model, seed=1)
+        assert is_plain(held)
+        assert held.layers[-1].name == "head"
+        for mine, its in zip(held.layers[-1].weights, head.weights, strict=True):
+            np.testing.assert_array_equal(mine, its)
+
+    def test_a_learned_scale_stays(self):
+        scale = tfvn.layers.LearnedScale(2.0)
+        model = tfvn.Sequential(
+            [keras.Input((FEATURES,)), tfvn.MeanFieldDense(1), scale]
+        )
+        scale.log_scale.assign([0.25])
+        np.testing.assert_allclose(tfvn.sample_model(model)(X)[:, 1], 0.25)

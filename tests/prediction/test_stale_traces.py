@@ -150,3 +150,27 @@ def test_compiling_traces_anew_and_answers_the_same():
     model.compile("sgd", "mse")
     np.testing.assert_array_equal(predict(model), answer)
     assert traces(model)[0] is not before[0]
+
+
+def test_noise_that_was_turned_on_or_off_is_seen():
+    noise = layers.GaussianNoise(0.5)
+    model = models.sequential(noise)
+    for _ in range(2):
+        noise.stddev = 0.0
+        with pytest.raises(ValueError, match="must have a layer that draws noise"):
+            predict(model)
+        noise.stddev = 0.5
+        answer = tfvn.ensemble_predict(model, X, 5, outputs="probabilities")
+        assert answer.std.min() > 0
+
+
+def test_a_rate_that_was_raised_from_zero_is_refused():
+    dropout = layers.Dropout(0.0)
+    model = models.sequential(dropout)
+    with pytest.raises(ValueError, match="must have a layer that draws noise"):
+        predict(model)
+    dropout.rate = 0.5
+    with pytest.raises(ValueError, match="make the layer with the rate") as error:
+        predict(model)
+    assert "\n" not in str(error.value)
+    assert "Received: layer 'dropout" in str(error.value)

@@ -76,3 +76,18 @@ def test_rows_must_fill_the_batches():
     unbuilt = keras.Sequential([tfvn.MeanFieldLSTM(3, stateful=True)])
     with pytest.raises(ValueError, match="with a `batch_size`"):
         tfvn.mean_predict(unbuilt, HALVES)
+
+
+def test_an_export_is_refused_with_the_remedy(tmp_path):
+    stateful = model_of(tfvn.MeanFieldLSTM, stateful=True)
+    with pytest.raises(ValueError, match="with `stateful=False` and load") as error:
+        tfvn.export_ensemble(stateful, tmp_path / "model", outputs="regression")
+    assert "\n" not in str(error.value)
+    assert f"stateful layers ['{stateful.layers[1].name}']" in str(error.value)
+    assert not (tmp_path / "model").exists()
+    # The weights of the one fit the other.
+    stateful.save_weights(tmp_path / "model.weights.h5")
+    plain = model_of(tfvn.MeanFieldLSTM, stateful=False)
+    plain.load_weights(tmp_path / "model.weights.h5")
+    for mine, its in zip(plain.get_weights(), stateful.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, its)

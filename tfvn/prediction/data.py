@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from tfvn.prediction.rows import as_rows, concatenate, row_of_zeros
+from tfvn.validation import check_count
 
 
 class Rows:
@@ -23,7 +24,8 @@ class Rows:
             ragged; or a `tf.data.Dataset`, a `keras.utils.PyDataset`, a generator or
             another iterable of batches. Of batches that are tuples or lists, the first
             part is taken.
-        steps: Number of batches to take from `x`; `None` is all. Arrays have none.
+        steps: Number of batches to take from `x`; `None` is all. Of arrays, `limit` says
+            how many rows that is.
 
     Attributes:
         first: The first rows that there are.
@@ -32,9 +34,10 @@ class Rows:
     def __init__(self, x: Any, steps: int | None = None):
         self.count: int | None = None
         self._arrange: Callable[[Any], Any] = lambda x: x
+        self._steps = _checked_steps(steps)
         if _is_stream(x):
-            _check_end(x, steps)
-            stream = itertools.islice(_stream(x), steps)
+            _check_end(x, self._steps)
+            stream = itertools.islice(_stream(x), self._steps)
             # Looked at, and put back.
             self.first = next(stream, None)
             if self.first is None:
@@ -44,12 +47,6 @@ class Rows:
                 )
             self._stream = itertools.chain([self.first], stream)
         else:
-            if steps is not None:
-                raise ValueError(
-                    "Argument `steps` is a number of batches of a data set or a "
-                    "generator; of arrays, pass the rows that are to be predicted. "
-                    f"Received: steps={steps} for x={type(x).__name__}"
-                )
             self._x = self.first = keras.tree.map_structure(as_rows, x)
             self.count = length(self._x)
 
@@ -60,6 +57,12 @@ class Rows:
             self._arrange = function
         else:
             self._x = self.first
+
+    def limit(self, batch_size: int) -> None:
+        """Keeps as many rows of arrays as `steps` batches of a size have."""
+        if self.count is not None and self._steps is not None:
+            self._x = self.first = _slice(self._x, 0, self._steps * batch_size)
+            self.count = length(self._x)
 
     def batches(self, size: int) -> Iterator[Any]:
         """Yields `size` rows at a time, and in the end what is left.
@@ -124,13 +127,12 @@ def _is_stream(x: Any) -> bool:
     return hasattr(x, "__iter__") and not is_array and not is_structure
 
 
+def _checked_steps(steps: Any) -> int | None:
+    return None if steps is None else check_count("steps", steps)
+
+
 def _check_end(source: Any, steps: int | None) -> None:
     if steps is not None:
-        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-            raise ValueError(
-                "Argument `steps` must be an integer of at least 1, or `None`. "
-                f"Received: steps={steps!r}"
-            )
         return
     if isinstance(source, keras.utils.PyDataset):
         is_infinite = source.num_batches is None

@@ -21,8 +21,12 @@ from tfvn.prediction.program import inputs_by_name, preserved_states
 from tfvn.prediction.result import EnsemblePrediction
 from tfvn.prediction.rows import as_tensor, concatenate
 from tfvn.prediction.sampler import EstimatorOf, Sampler, sampler_of, tensors
+from tfvn.validation import check_count
 
 _PARTS = ("mean", "std", "entropy", "expected_entropy", "mutual_information", "outputs")
+
+# What `None` is for Keras.
+_BATCH_SIZE = 32
 
 # Seconds of work after which a progress bar appears.
 _PATIENCE = 3.0
@@ -32,7 +36,7 @@ def ensemble_predict(
     model: keras.Model,
     x: Any,
     num_samples: int = 20,
-    batch_size: int = 32,
+    batch_size: int | None = 32,
     seed: int | None = None,
     return_samples: bool = False,
     outputs: Any = "auto",
@@ -68,8 +72,8 @@ def ensemble_predict(
         num_samples: Number of draws.
         batch_size: Number of rows for which what precedes the noise is computed at a
             time, rounded up to whole blocks of at most 16 rows; data sets and
-            generators are batched anew.
-        seed: Integer. `None` is fresh noise in every call (which
+            generators are batched anew. `None` is 32, as in Keras.
+        seed: Integer that fits 64 bits. `None` is fresh noise in every call (which
             `keras.utils.set_random_seed` makes reproducible).
         return_samples: Whether to return the draws themselves.
         outputs: What the model's outputs are: `"logits"` or `"probabilities"` of
@@ -83,7 +87,8 @@ def ensemble_predict(
         verbose: `"auto"` for a progress bar on work of more than some seconds, 0 for
             none, 1 for one at once.
         steps: Number of batches to take from a data set or a generator, as they come
-            from it. `None` takes all; data without end need a number.
+            from it; of arrays, the first `steps * batch_size` rows are taken. `None` takes
+            all; data without end need a number.
 
     Returns:
         An `EnsemblePrediction` with `mean`, `std`, `entropy`, `expected_entropy`,
@@ -162,7 +167,10 @@ def zero_mean_predict(
 
 
 def mean_predict(
-    model: keras.Model, x: Any, batch_size: int = 32, steps: int | None = None
+    model: keras.Model,
+    x: Any,
+    batch_size: int | None = 32,
+    steps: int | None = None,
 ) -> Any:
     """Predicts with every random weight replaced by its mean: the weight-scaling rule.
 
@@ -173,7 +181,7 @@ def mean_predict(
     Args:
         model: A model of this library or of Keras.
         x: As in `tfvn.ensemble_predict`.
-        batch_size: Number of rows at a time.
+        batch_size: Number of rows at a time; `None` is 32, as in Keras.
         steps: As in `tfvn.ensemble_predict`.
 
     Returns:
@@ -193,10 +201,11 @@ def mean_predict(
 
     - [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
     """
-    _check_count("batch_size", batch_size)
+    batch_size = _checked_batch_size(batch_size)
     rows = _checked_rows(model, x, steps)
     sampler = sampler_of(model, "mean", without_noise)
     size = sampler.fixed_rows or batch_size
+    rows.limit(size)
     batches = [_call(sampler, batch) for batch in rows.batches(size)]
     return keras.tree.map_structure(lambda *parts: concatenate(parts), *batches)
 
@@ -234,8 +243,8 @@ class _Ensemble:
         name: str = "",
         estimator_of: EstimatorOf | None = None,
     ):
-        _check_count("num_samples", num_samples)
-        self.model, self.num_samples = model, num_samples
+        self.model = model
+        self.num_samples = check_count("num_samples", num_samples)
         self.rows = _checked_rows(model, x, steps)
         self.sampler = sampler_of(model, name, estimator_of)
         if not self.sampler.draws:
@@ -248,14 +257,15 @@ class _Ensemble:
 
     def predict(
         self,
-        batch_size: int = 32,
+        batch_size: int | None = 32,
         seed: int | None = None,
         return_samples: bool = False,
         outputs: Any = "auto",
         verbose: Any = "auto",
     ) -> Any:
         """Returns what `ensemble_predict` does."""
-        _check_count("batch_size", batch_size)
+        batch_size = _checked_batch_size(batch_size)
+        self.rows.limit(self.sampler.fixed_rows or batch_size)
         pair = seed_pair(seed)
         inputs = keras.tree.map_structure(
             lambda rows: None if rows is None else as_tensor(rows),
@@ -382,12 +392,8 @@ def _call(sampler: Sampler, batch: Any) -> Any:
     return keras.tree.map_structure(lambda tensor: tensor.numpy()[:rows], outputs)
 
 
-def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(
-            f"Argument `{name}` must be an integer of at least 1. "
-            f"Received: {name}={value!r}"
-        )
+def _checked_batch_size(batch_size: int | None) -> int:
+    return _BATCH_SIZE if batch_size is None else check_count("batch_size", batch_size)
 
 
 def seed_pair(seed: int | None) -> tf.Tensor:
@@ -398,6 +404,11 @@ def seed_pair(seed: int | None) -> tf.Tensor:
     if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
         raise ValueError(
             f"Argument `seed` must be an integer or `None`. Received: seed={seed!r}"
+        )
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(
+            "Argument `seed` must fit 64 bits, from -2**63 to 2**64 - 1; other integers "
+            f"would give the draws of one that does. Received: seed={seed!r}"
         )
     bits = np.array([int(seed) & 0xFFFFFFFF, int(seed) >> 32 & 0xFFFFFFFF], "uint32")
     return tf.constant(bits.view("int32"))

@@ -67,6 +67,7 @@ def drawing(model: keras.Layer) -> Iterator[None]:
         stack.enter_context(sampling.drawing())
         for layer in all_layers(model):
             if _draws_in_training(layer):
+                _check_generator(layer)
                 stack.enter_context(_shadowed(layer, "call", _call_as_in_training))
             for generator in _generators(layer):
                 if not isinstance(generator, random.SeedGenerator):
@@ -154,6 +155,19 @@ def _draws_in_training(layer: Any) -> bool:
         and all_layers(layer) == [layer]
         and "training" in inspect.signature(layer.call).parameters
     )
+
+
+def _check_generator(layer: Any) -> None:
+    """Raises if a rate was raised from zero, for which Keras makes no generator."""
+    # A recurrent layer leaves the noise to its cell.
+    if not isinstance(layer, keras.layers.RNN) and not _generators(layer):
+        raise ValueError(
+            "Keras gives a noise layer its seed generator only if the layer is made with a "
+            "rate (or a standard deviation) above 0; make the layer with the rate that it "
+            "is to have, instead of changing the attribute later. "
+            f"Received: layer {layer.name!r} of type {type(layer).__name__}, made without "
+            "noise"
+        )
 
 
 def _is_known(layer: Any) -> bool:

@@ -117,6 +117,8 @@ class Program:
         self._steps: list[_Step] = []
         self._index_of: dict[int, int] = {}
         self.held: list[Tensor] = []
+        # Kept, so that no other object gets the number of one of them.
+        self._without_rows: dict[int, Any] = {}
         graph = functional_graph(model)
         if graph is not None:
             # Casts, orders and reshapes them as a call of the model would.
@@ -159,8 +161,12 @@ class Program:
             if "training" in kwargs:
                 kwargs = {**kwargs, "training": False}
             outputs = self._call(node.operation, args, kwargs, len(node.outputs))
-            flat = zip(node.outputs, _flatten(outputs), strict=True)
-            values.update({id(symbol): value for symbol, value in flat})
+            given = [values[id(symbol)] for symbol in node.input_tensors]
+            none_given = all(id(value) in self._without_rows for value in given)
+            for symbol, value in zip(node.outputs, _flatten(outputs), strict=True):
+                values[id(symbol)] = value
+                if none_given or _has_no_rows(graph, symbol):
+                    self._without_rows[id(value)] = value
         outputs = [values[id(symbol)] for symbol in graph.outputs]
         structure = graph._outputs_struct  # noqa: SLF001
         return keras.tree.pack_sequence_as(structure, outputs)
@@ -187,7 +193,8 @@ class Program:
                 for symbol, leaf in zip(graph.inputs, _flatten(args[0]), strict=True)
             ]
             return self._follow(graph, inputs)
-        if not waits and _can_redraw(operation, args, kwargs):
+        has_rows = not any(id(leaf) in self._without_rows for leaf in leaves)
+        if not waits and has_rows and _can_redraw(operation, args, kwargs):
             prepared = operation.prepare(*args)
             if prepared is not None:
                 # The structure is one argument: `None` in it is a part of it.
@@ -216,6 +223,8 @@ class Program:
         return keras.tree.map_structure(self._hold_one, structure)
 
     def _hold_one(self, leaf: Any) -> Any:
+        if id(leaf) in self._without_rows:
+            return leaf
         if isinstance(leaf, tf.SparseTensor):
             return _Held(self._place(tf.sparse.to_dense(leaf)), is_sparse=True)
         if isinstance(leaf, tf.RaggedTensor):
@@ -242,6 +251,23 @@ class Program:
             self._index_of[id(tensor)] = len(self.held)
             self.held.append(tensor)
         return self._index_of[id(tensor)]
+
+
+def draws_without_rows(model: keras.Layer) -> bool:
+    """Whether a layer draws noise for a tensor that all rows share, such as positions.
+
+    Repeated rows would share that noise too, so that each draw needs a pass of its own.
+    """
+    graphs = [functional_graph(layer) for layer in all_layers(model)]
+    return any(
+        noise.is_noisy(node.operation)
+        and all(_has_no_rows(graph, symbol) for symbol in node.input_tensors)
+        for graph in graphs
+        if graph is not None
+        for nodes in graph._nodes_by_depth.values()  # noqa: SLF001
+        for node in nodes
+        if not node.is_input
+    )
 
 
 def state_variables(operation: Any) -> list[Any]:
@@ -309,6 +335,15 @@ def _adjusted(symbol: Any, tensor: Tensor) -> Tensor:
 
 def _flatten(structure: Any) -> list[Any]:
     return keras.tree.flatten(structure)
+
+
+def _has_no_rows(graph: Functional, symbol: Any) -> bool:
+    """Whether a tensor of a graph is the same whatever the number of examples.
+
+    Where the number of examples is fixed, a tensor without them looks like one with them.
+    """
+    any_number = all(tuple(given.shape[:1]) == (None,) for given in graph.inputs)
+    return any_number and tuple(symbol.shape[:1]) != (None,)
 
 
 def _fits(graph: Functional, args: Any, kwargs: Any) -> bool:

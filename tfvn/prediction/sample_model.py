@@ -1,12 +1,14 @@
 """One held draw of a model's weights, as a plain Keras model."""
 
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 import keras
 import numpy as np
 
 from tfvn import random
+from tfvn.layers.heads import LikelihoodHead
 from tfvn.layers.inside import all_layers, stochastic_layers
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.layers.recurrent_layer import StochasticRNN
@@ -15,6 +17,9 @@ from tfvn.prediction.ensemble import seed_pair
 from tfvn.prediction.program import functional_graph
 
 Tensor = Any
+
+# Layers of this library that become layers of Keras.
+_REPLACED = (RandomWeightsLayer, StochasticRNN, LikelihoodHead)
 
 
 def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
@@ -25,8 +30,13 @@ def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
     kernel drawn from the posterior whatever the layer's estimator; so do those inside of
     wrappers (`Bidirectional`, `TimeDistributed`), the cells of `keras.layers.RNN` and the
     layers of nested models. All other state is copied as Keras saves it: weights, moving
-    averages, what `adapt` has found, vocabularies. Nothing of this library is left in the
-    model: it saves and loads without.
+    averages, what `adapt` has found, vocabularies.
+
+    A `tfvn.layers.NormalHead` or `LikelihoodHead` becomes a `keras.layers.Dense` with as
+    many outputs: the parameters of the distribution, as the head gives them. Nothing of
+    this library is left in the model, so that it saves and loads without it, with one
+    exception: Keras has no layer like `tfvn.layers.LearnedScale`, which draws nothing and
+    is copied as it is. To load such a model from a file, import this library first.
 
     Args:
         model: A sequential or functional model that has been built, in which nothing
@@ -102,8 +112,7 @@ class _Holder:
         return self._copies[id(layer)]
 
     def _fill(self, layer: keras.Layer, copy: keras.Layer) -> None:
-        parts = zip(all_layers(layer), all_layers(copy), strict=True)
-        for part, its_copy in parts:
+        for part, its_copy in _pairs(layer, copy):
             if isinstance(part, RandomWeightsLayer):
                 self._draw(part, its_copy)
             elif part.built:
@@ -124,12 +133,19 @@ class _Holder:
             copy.bias.assign(layer.bias.value)
 
 
+def _pairs(layer: keras.Layer, copy: keras.Layer) -> Iterator[tuple[Any, Any]]:
+    """Pairs a layer, and each layer in it, with its copy."""
+    # In place of a head stands a copy of the dense layer in it.
+    parts = [p for p in all_layers(layer) if not isinstance(p, LikelihoodHead)]
+    return zip(parts, all_layers(copy), strict=True)
+
+
 def _copy_assets(layer: keras.Layer, copy: keras.Layer) -> None:
     """Copies what Keras saves in files, such as vocabularies.
 
     The copy needs them before it is called, because shapes of outputs depend on them.
     """
-    for part, its_copy in zip(all_layers(layer), all_layers(copy), strict=True):
+    for part, its_copy in _pairs(layer, copy):
         if not hasattr(part, "save_assets"):
             continue
         # Variables first, as Keras loads them: of what the assets are made whole with.
@@ -154,8 +170,12 @@ def _twin(layer: Any) -> Any:
     if isinstance(layer, RandomWeightsLayer | StochasticRNN):
         twin = layer.twin()
         return twin.from_config(twin.get_config(layer))
+    if isinstance(layer, LikelihoodHead):
+        dense = _twin(layer.dense)
+        own = {"name": layer.name, "trainable": layer.trainable}
+        return type(dense).from_config({**dense.get_config(), **own})
     config = layer.get_config()
-    if stochastic_layers(layer):
+    if any(isinstance(part, _REPLACED) for part in all_layers(layer)):
         # A wrapper, or a recurrent layer with cells.
         config = _plain_config(config)
     copy = type(layer).from_config(config)
@@ -198,5 +218,4 @@ def _plain_config(config: Any) -> Any:
 def _is_of_this_library(config: dict[str, Any]) -> bool:
     name = config.get("registered_name") if "class_name" in config else None
     cls = keras.saving.get_registered_object(name) if name else None
-    kinds = (RandomWeightsLayer, StochasticRNN, keras.Model)
-    return isinstance(cls, type) and issubclass(cls, kinds)
+    return isinstance(cls, type) and issubclass(cls, (*_REPLACED, keras.Model))

@@ -12,7 +12,12 @@ from tfvn.layers.inside import all_layers, replaced_estimators, while_changed
 from tfvn.prediction import noise
 from tfvn.prediction.blocks import over_blocks, split, whole_blocks
 from tfvn.prediction.outputs import summaries_of
-from tfvn.prediction.program import Program, functional_graph, state_variables
+from tfvn.prediction.program import (
+    Program,
+    draws_without_rows,
+    functional_graph,
+    state_variables,
+)
 from tfvn.prediction.rows import as_tensor, spec_of
 from tfvn.prediction.snapshot import snapshot
 
@@ -58,17 +63,17 @@ class Sampler:
             self._has_own_noise = any(noise.has_own_noise(layer) for layer in layers)
             # It may have its rows on another axis than the first.
             self._has_unknown_noise = any(noise.is_unknown(layer) for layer in layers)
+            states = state_variables(model)
+            self._is_tiled = all(kinds) and not states and not draws_without_rows(model)
         self.draws = bool(kinds)
         self._outputs: Any = None
-        states = state_variables(model)
         self.fixed_rows: int | None = states[0].shape[0] if states else None
-        self._is_tiled = all(kinds) and not states
         self._functions: dict[Any, Any] = {}
-        self._snapshot: Any = None
+        self._snapshot: Any = snapshot(model)
 
     def is_up_to_date(self) -> bool:
-        """Whether the model is still as it was when its functions were traced."""
-        return self._snapshot in (None, snapshot(self._model()))
+        """Whether the model is still as it was when the sampler looked at it last."""
+        return self._snapshot == snapshot(self._model())
 
     def block_size(self, num_samples: int) -> int | None:
         """Returns how many rows share a seed, `None` if it is all rows of a batch."""

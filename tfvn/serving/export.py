@@ -1,6 +1,5 @@
 """Exports: an ensemble as a SavedModel that TensorFlow Serving answers from."""
 
-import numbers
 import os
 import pathlib
 from typing import Any
@@ -9,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfvn.layers.inside import all_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.prediction.distribution import check_level
 from tfvn.prediction.kinds import find_kinds, name_of
@@ -16,6 +16,7 @@ from tfvn.serving import card, versions, warmup
 from tfvn.serving.endpoints import SEED, Endpoints
 from tfvn.serving.labels import Labels, checked_labels
 from tfvn.serving.saved_model import SavedModel, reason, to_array
+from tfvn.validation import check_count
 
 # Operations that call back into the Python process that made them.
 _PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
@@ -67,7 +68,8 @@ def export_ensemble(
     signature: it must answer, with as many rows as it was asked for. It appears whole or
     not at all, even if the process is killed, and no version is ever overwritten.
     Models that call Python from their graph (`tf.py_function`, `tf.numpy_function`) are
-    refused, because a server has no Python. So is a process in which
+    refused, because a server has no Python, and so are models with stateful recurrent
+    layers, because a server keeps no states between requests. So is a process in which
     `tf.config.experimental.enable_op_determinism()` has been called: it forbids random
     numbers without a seed, and a seed in the export would make every replica of a server
     draw the same.
@@ -106,8 +108,8 @@ def export_ensemble(
     ...     export.parent.name, export.name
     ('irises', '1')
     """
-    _check(model, num_samples)
-    num_samples = int(num_samples)
+    num_samples = check_count("num_samples", num_samples)
+    _check(model)
     base = versions.place(path)
     versions.check(base, version)
     kinds = find_kinds(model, outputs, input_signature)
@@ -125,17 +127,21 @@ def export_ensemble(
         return draft.publish()
 
 
-def _check(model: Any, num_samples: Any) -> None:
+def _check(model: Any) -> None:
     if not isinstance(model, keras.Model) or not model.built:
         raise ValueError(
             "Argument `model` must be a `keras.Model` that has been built. "
             f"Received: model={model!r}"
         )
-    is_integer = isinstance(num_samples, numbers.Integral)
-    if not is_integer or isinstance(num_samples, bool) or num_samples < 1:
+    stateful = [
+        layer.name for layer in all_layers(model) if getattr(layer, "stateful", False)
+    ]
+    if stateful:
         raise ValueError(
-            "Argument `num_samples` must be an integer of at least 1. "
-            f"Received: num_samples={num_samples!r}"
+            "A model with stateful recurrent layers cannot be exported, because a server "
+            "keeps no states from one request to the next; build the model again with "
+            "`stateful=False` and load its weights. "
+            f"Received: model={model.name!r} with stateful layers {stateful}"
         )
     try:
         # The operation from which each row of an answer gets its seed.

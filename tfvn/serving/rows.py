@@ -13,7 +13,7 @@ from tfvn.layers.inside import all_layers, replaced_estimators
 from tfvn.prediction import noise
 from tfvn.prediction.blocks import over_blocks, split
 from tfvn.prediction.outputs import summaries_of
-from tfvn.prediction.program import Program
+from tfvn.prediction.program import Program, draws_without_rows
 
 Tensor = Any
 
@@ -49,9 +49,9 @@ class RowSampler:
         self._level = level
         with replaced_estimators(model, with_a_kernel_per_row):
             found = [noise.noise_of(layer) for layer in all_layers(model)]
-        kinds_of_noise = [kind for kind in found if kind is not None]
+            kinds_of_noise = [kind for kind in found if kind is not None]
+            self._is_tiled = all(kinds_of_noise) and not draws_without_rows(model)
         self.draws = bool(kinds_of_noise)
-        self._is_tiled = all(kinds_of_noise)
 
     def __call__(
         self, inputs: Any, seeds: Tensor, parts: tuple[str, ...]

@@ -142,21 +142,38 @@ def _structure(model: keras.Model, inputs: Any) -> Any:
     if inputs is None:
         return None
 
-    def symbol(value: Any) -> keras.KerasTensor | None:
-        if value is None:
-            return None  # an optional input
-        dtype = keras.backend.standardize_dtype(value.dtype)
-        return keras.KerasTensor(
-            (None, *value.shape[1:]),
-            dtype,
-            sparse=isinstance(value, tf.SparseTensor | tf.SparseTensorSpec),
-            ragged=isinstance(value, tf.RaggedTensor | tf.RaggedTensorSpec),
-        )
-
-    symbols = keras.tree.map_structure(symbol, inputs)
-    structure = model.compute_output_spec(symbols)
+    ragged = (tf.RaggedTensor, tf.RaggedTensorSpec)
+    if any(isinstance(value, ragged) for value in keras.tree.flatten(inputs)):
+        structure = _traced_structure(model, inputs)
+    else:
+        symbols = keras.tree.map_structure(_symbol, inputs)
+        structure = model.compute_output_spec(symbols)
     model._clear_losses()  # noqa: SLF001
     return structure
+
+
+def _symbol(value: Any) -> keras.KerasTensor | None:
+    if value is None:
+        return None  # an optional input
+    dtype = keras.backend.standardize_dtype(value.dtype)
+    sparse = isinstance(value, tf.SparseTensor | tf.SparseTensorSpec)
+    return keras.KerasTensor((None, *value.shape[1:]), dtype, sparse=sparse)
+
+
+def _traced_structure(model: keras.Model, inputs: Any) -> Any:
+    """Returns the outputs for ragged inputs, of which Keras's symbols know nothing."""
+
+    def spec(value: Any) -> Any:
+        is_spec = value is None or isinstance(value, tf.TypeSpec)
+        return value if is_spec else tf.type_spec_from_value(value)
+
+    call = tf.function(lambda x: model(x, training=False), autograph=False)
+    return keras.tree.map_structure(
+        lambda t: keras.KerasTensor((None, *t.shape[1:]), t.dtype.name),
+        call.get_concrete_function(
+            keras.tree.map_structure(spec, inputs)
+        ).structured_outputs,
+    )
 
 
 def _paths(structure: Any) -> list[Any]:

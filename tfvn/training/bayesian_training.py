@@ -14,14 +14,14 @@ from keras.src.trainers.data_adapters.array_slicing import (
 )
 
 from tfvn import passes
-from tfvn.layers.inside import stochastic_layers, weighted_layers
+from tfvn.layers.inside import weighted_layers
 from tfvn.layers.weighted_kl import UNKNOWN_SIZE
 from tfvn.training import elbo, schedules, train_size
 from tfvn.training.callbacks.steps import interrupt
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
 from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import as_metrics_see
-from tfvn.training.run import warn_of_sums, with_own_callbacks
+from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
 from tfvn.validation import check_choice, check_count
 
@@ -234,17 +234,6 @@ class BayesianTraining(keras.Model):
             interrupt(self)
             raise
 
-    def _check_path_gradient(self) -> None:
-        layers = stochastic_layers(self)
-        if self._kl_gradient == "path" and not any(
-            layer.shares_kl_sample for layer in layers
-        ):
-            raise ValueError(
-                "The path derivative is that of a KL estimated from the weights of the "
-                "forward pass; expected a layer with `kl_method='monte_carlo'` and "
-                "`estimator='weights'`. Received: kl_gradient='path' and none"
-            )
-
     # What `fit` and its kind run: a step, which may be a subclass's own, within a pass.
 
     def make_train_function(self, force: bool = False) -> None:
@@ -263,7 +252,8 @@ class BayesianTraining(keras.Model):
         """
         with self._pass(training=True) as step:
             logs = self.train_step(data)
-        self._check_path_gradient()
+        if self._kl_gradient == "path":
+            check_path_gradient(self)
         if self._num_samples > 1 and step.record.draws == 0:
             raise ValueError(
                 "Only the `train_step` of `tfvn.Model` averages over several draws of the "

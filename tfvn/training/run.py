@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from tfvn.layers.inside import stochastic_layers
 from tfvn.training import elbo, schedules
 from tfvn.training.callbacks.backup import BackupAndRestore
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
@@ -118,6 +119,20 @@ def _set_mode(callback: Any) -> None:
     monitor = getattr(callback, "monitor", None)
     if isinstance(monitor, str) and getattr(callback, "mode", None) == "auto":
         callback.mode = _MODES.get(monitor.removeprefix("val_"), "auto")
+
+
+def check_path_gradient(model: keras.Model) -> None:
+    """Refuses `kl_gradient="path"` for a model that has no KL which it could act on.
+
+    Args:
+        model: The model.
+    """
+    if not any(layer.shares_kl_sample for layer in stochastic_layers(model)):
+        raise ValueError(
+            "The path derivative is that of a KL estimated from the weights of the "
+            "forward pass; expected a layer with `kl_method='monte_carlo'` and "
+            "`estimator='weights'`. Received: kl_gradient='path' and none"
+        )
 
 
 def warn_of_sums(loss: Any) -> None:

@@ -3,9 +3,11 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from harness import no_likelihood
 
 import tfvn
+from tfvn.training.draws import draw
 
 DATA = np.random.default_rng(0)
 X = DATA.normal(size=(20, 6, 6, 1)).astype("float32")
@@ -102,8 +104,8 @@ class TestSeveralDraws:
         model = tfvn.Sequential(
             [keras.Input((6, 6, 1)), *layers, keras.layers.Flatten()]
         )
-        model.compile("sgd", "mse", num_samples=3)
-        return model._draw_outputs(self.X).numpy().reshape(3, 4, -1)[..., 0]
+        drawn = draw(model, tf.constant(self.X), 3)
+        return np.stack([d.y_pred.numpy() for d in drawn]).reshape(3, 4, -1)[..., 0]
 
     def test_of_shared_noise_are_passes_of_their_own(self):
         layer = tfvn.NoisyConv2D(2, 3, noise="gaussian", structure="filters")

@@ -145,7 +145,7 @@ class CRPS(_OfPredictions):
     the integral of `(F(x) - 1[x >= y])**2` over all `x`. Smaller is better; for a
     prediction without any spread it is the absolute error. For Normals it is computed in
     closed form, for counts as a sum, for other families by numerical integration, to about
-    five digits.
+    five digits, and for Laplace draws, whose densities have kinks, to about four.
 
     Args:
         name: Name of the metric.

@@ -98,8 +98,8 @@ class TestPosterior:
 
     def test_may_be_a_preset(self, laplace, tmp_path):
         @keras.saving.register_keras_serializable("elsewhere")
-        class LaplaceDense(tfvn.layers.Preset, tfvn.layers.Dense):
-            posterior_class = laplace
+        class LaplaceDense(tfvn.layers.Preset, tfvn.layers.Dense, posterior=laplace):
+            """A Dense with Laplace weights."""
 
         layer = reload(LaplaceDense(3, kl_weight=0.1), X, tmp_path)
         assert type(layer) is LaplaceDense

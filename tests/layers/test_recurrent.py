@@ -1,6 +1,5 @@
 """Recurrent layers and cells through the harness, and what they are made of."""
 
-import inspect
 import itertools
 
 import harness
@@ -70,23 +69,6 @@ def test_pairs_of_choices(combination):
 
 @pytest.mark.parametrize("name", NAMES)
 class TestTwinArguments:
-    def test_signature(self, name):
-        wanted = harness.twin_arguments(LAYERS[name])
-        taken = inspect.signature(LAYERS[name]).parameters
-        assert [n for n in taken if n in wanted] == [*wanted]
-        for argument, parameter in wanted.items():
-            ours = argument in ("kernel_initializer", "recurrent_initializer")
-            assert taken[argument].default == (None if ours else parameter.default)
-            assert taken[argument].kind == parameter.kind
-
-    def test_ours(self, name):
-        taken = inspect.signature(LAYERS[name]).parameters
-        assert {"prior", "estimator", "kl_method", "kl_weight", "seed"} <= set(taken)
-        assert {"bias_posterior", "bias_prior"} <= set(taken)
-        assert ("posterior" in taken) == (name in KINDS)
-        assert ("noise" in taken) == name.startswith("Variance")
-        assert ("rank" in taken) == name.startswith("KTied")
-
     def test_by_position(self, name):
         twin = harness.twin_arguments(LAYERS[name])
         values = {

@@ -139,18 +139,6 @@ class TestFunctions:
         ):
             support.require("prior", TABLE, "first", "uniform")
 
-    def test_require_without_a_row(self):
-        with pytest.raises(
-            ValueError, match=r"'third' has no row in `tfvn.support.PRIORS`; add one"
-        ):
-            support.require("prior", TABLE, "third", "uniform")
-        with pytest.raises(
-            ValueError,
-            match=r"^The recurrent estimator 'third' has no row in "
-            r"`tfvn.support.RECURRENT_ESTIMATORS`; .*Received: estimator='third'$",
-        ):
-            support.require("recurrent estimator", TABLE, "third", "uniform")
-
     def test_default_estimator(self):
         assert support.default_estimator("gaussian") == "local"
         assert support.default_estimator("bernoulli") == "weights"

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfvn
+from tfvn.extending import ANY, EXACT
 from tfvn.layers import StochasticRNN, StochasticRNNCell
 
 LAYERS = harness.public_layers((StochasticRNN, StochasticRNNCell))
@@ -240,16 +241,13 @@ class TestErrors:
             layer.call(tf.ones((1, 5, 2)))
 
     def test_estimator_that_does_not_hold(self, registries):
-        @tfvn.estimators.register("other", package="test")
+        row = {ANY: EXACT}
+
+        @tfvn.estimators.register("other", support=row, recurrent=row)
         class Other(tfvn.estimators.Estimator):
             def __call__(self, terms, seed_generator):
                 raise AssertionError
 
-        with pytest.raises(
-            ValueError, match=r"no row in `tfvn.support.RECURRENT_ESTIM"
-        ):
-            tfvn.layers.LSTM(3, estimator="other")
-        tfvn.support.RECURRENT_ESTIMATORS["other"] = {"*": tfvn.support.EXACT}
         layer = tfvn.layers.LSTM(3, estimator="other")
         with pytest.raises(NotImplementedError, match="it has no `hold` method"):
             layer(np.ones((2, 3, 2), "float32"))

@@ -284,7 +284,7 @@ class TestEstimator:
             ValueError, match=r"`register\('mine', support={law: cell}\)`. Received"
         ):
             tfvn.estimators.register("mine")(tfvn.estimators.WeightSampling)
-        assert "mine" not in estimators.registry.aliases
+        assert "mine" not in estimators.base.registry.aliases
 
     def test_law_that_it_does_not_name(self, laplace):
         tfvn.estimators.register("mine", support={"gaussian": EXACT})(
@@ -380,7 +380,7 @@ class TestLinearOp:
 
 
 def test_nothing_is_left_behind():
-    assert "laplace" not in posteriors.registry.aliases
-    assert "two_draws" not in estimators.registry.aliases
+    assert "laplace" not in posteriors.base.registry.aliases
+    assert "two_draws" not in estimators.base.registry.aliases
     assert not {"flat", "unit_normal"} & {*priors.aliases(), *support.PRIORS}
     assert not any("elsewhere" in name for name in keras.saving.get_custom_objects())

@@ -26,7 +26,7 @@ def describe(posterior):
 
 class TestRows:
     def test_of_estimators(self):
-        assert sorted(support.ESTIMATORS) == estimators.registry.aliases
+        assert sorted(support.ESTIMATORS) == estimators.base.registry.aliases
 
     def test_of_recurrent_estimators(self):
         assert list(support.RECURRENT_ESTIMATORS) == list(support.ESTIMATORS)
@@ -38,7 +38,7 @@ class TestRows:
         assert set(support.SCALE_FREE_PRIORS) <= set(support.PRIORS)
 
     def test_every_posterior_is_in_these_tests(self):
-        assert {p.alias for p in POSTERIORS} == set(posteriors.registry.aliases)
+        assert {p.alias for p in POSTERIORS} == set(posteriors.base.registry.aliases)
         assert {p.law for p in POSTERIORS} == set(LAWS)
 
     @pytest.mark.parametrize(

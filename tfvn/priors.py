@@ -27,6 +27,8 @@ from tfvn.kernel import KernelSpec
 from tfvn.posteriors import Posterior
 from tfvn.support import add_prior
 
+__all__ = ["aliases", "get", "register"]
+
 AUTO = "auto"
 
 Builder = Callable[[KernelSpec], tfd.Distribution]

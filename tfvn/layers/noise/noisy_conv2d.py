@@ -5,8 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn import estimators
 from tfvn.distributions import serialize
+from tfvn.estimators.sums import add
 from tfvn.layers.noise.base import (
     NoisyKernelLayer,
     check_structure,
@@ -127,7 +127,7 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
         outputs = self.convolution_op(inputs, kernel)
         if self.bias is not None:
             shape = [-1, 1, 1] if self.data_format == "channels_first" else [-1]
-            outputs = estimators.add(outputs, keras.ops.reshape(self.bias, shape))
+            outputs = add(outputs, keras.ops.reshape(self.bias, shape))
         if self.activation is not None:
             outputs = self.activation(outputs)
         return outputs

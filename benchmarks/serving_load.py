@@ -27,9 +27,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests" / "serving"))
 with quiet_tensorflow():
     import keras
     from clients import GrpcClient, RefusedError
+    from protocol_fixture import ProtocolFixture
 
     import tfvn
-    from tfvn.serving.protocol_fixture import ProtocolFixture
 
 NUM_SAMPLES = 20
 SHAPE = (28, 28, 1)

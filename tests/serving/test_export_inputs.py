@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from clients import GrpcClient, RefusedError, RestClient
+from loader import LoadedModel
+from protocol_fixture import ProtocolFixture
 from tensorflow.python.framework import config
 
 import tfvn
 from tfvn import cli
-from tfvn.serving import LoadedModel, versions
+from tfvn.serving import versions
 from tfvn.serving.endpoints import Endpoints
 from tfvn.serving.labels import checked_labels
-from tfvn.serving.protocol_fixture import ProtocolFixture
 from tfvn.serving.saved_model import SavedModel, reason, to_array
 
 TEXTS = np.array([["the cat"], ["a dog ate the cat"], [""], ["größe" * 20]])

@@ -11,11 +11,12 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from loader import LoadedModel
+from protocol_fixture import ProtocolFixture
 from version_writer import small_model, write_versions
 
 import tfvn
-from tfvn.serving import LoadedModel, versions
-from tfvn.serving.protocol_fixture import ProtocolFixture
+from tfvn.serving import versions
 
 
 def answers(path):

@@ -3,6 +3,7 @@
 import concurrent.futures
 import multiprocessing
 import os
+import pathlib
 import signal
 import stat
 import threading
@@ -99,6 +100,52 @@ class TestNumbers:
         (tmp_path / "3").mkdir()
         assert versions.resolve(tmp_path) == second
         assert versions.resolve(first) == first
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(
+        "path",
+        ["gs://bucket/m", "s3://bucket/m", pathlib.Path("gs://bucket/m"), "file:///m"],
+    )
+    def test_without_a_rename(self, tmp_path, monkeypatch, path):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(ValueError, match="copy the finished version"):
+            tfvn.export_ensemble(small_model(), path, 2, outputs="regression")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_files_and_nothing(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(NotADirectoryError, match="Argument `path` must"):
+            tfvn.export_ensemble(
+                small_model(), tmp_path / "file", 2, outputs="regression"
+            )
+        with pytest.raises(ValueError, match="Argument `path` must"):
+            tfvn.export_ensemble(small_model(), "", 2, outputs="regression")
+
+    @pytest.mark.parametrize("path", ["file", "file/m", "file/a/m", "link", "link/m"])
+    def test_below_what_is_no_directory(self, tmp_path, path):
+        (tmp_path / "file").write_text("")
+        (tmp_path / "link").symlink_to("nowhere")
+        with pytest.raises(NotADirectoryError, match="Argument `path` must"):
+            versions.place(tmp_path / path)
+
+    def test_read_only(self, tmp_path, monkeypatch):
+        asked = []
+        monkeypatch.setattr(os, "access", lambda *given: asked.append(given))
+        with pytest.raises(PermissionError, match="Argument `path` must"):
+            versions.place(tmp_path / "models" / "m")
+        assert asked == [(tmp_path, os.W_OK | os.X_OK)]
+
+    def test_a_version_of_another_model(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(draft_versions(tmp_path / "m", 1))
+        for path in (".", "../2", tmp_path / "m" / "1"):
+            with pytest.raises(ValueError, match="pass `version=` for that"):
+                versions.place(path)
+
+    def test_home(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("HOME", str(tmp_path))
+        assert versions.place("~/models/m") == tmp_path / "models" / "m"
+        assert versions.place("models/~/c:d") == pathlib.Path("models/~/c:d")
 
 
 def test_readers_see_whole_versions(tmp_path):

@@ -45,10 +45,26 @@ def place(path: str | os.PathLike) -> pathlib.Path:
             f"finished version there. Received: path={text!r}"
         )
     base = pathlib.Path(text).expanduser()
-    if base.exists() and not base.is_dir():
+    name = base.resolve().name
+    if name.isdecimal():
+        raise ValueError(
+            "Argument `path` must be the directory of a model, in which versions have "
+            "numbers, and not that of a version; pass `version=` for that. "
+            f"Received: path={text!r}, whose name is the number {name}"
+        )
+    # The first that is there, in which the others would be made.
+    there = base
+    while not os.path.lexists(there):
+        there = there.parent
+    if not there.is_dir():
         raise NotADirectoryError(
             "Argument `path` must be a directory, or one that can be made. "
-            f"Received: path={text!r}, which is a file"
+            f"Received: path={text!r}, where {str(there)!r} is no directory"
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(
+            "Argument `path` must be a directory that this process may write to. "
+            f"Received: path={text!r}, where {str(there)!r} is read-only"
         )
     return base
 

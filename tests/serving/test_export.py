@@ -220,10 +220,6 @@ class TestRefusals:
             model, base, 2, outputs="regression", example=example
         )
         assert path.name == "1"
-        with pytest.raises(ValueError, match="must have an array for each"):
-            tfvn.export_ensemble(
-                model, base, 2, outputs="regression", example=[example, example]
-            )
 
 
 class TestAssets:

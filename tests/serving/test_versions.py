@@ -27,9 +27,9 @@ def answers(path):
 
 def draft_versions(base, version=None):
     """Publishes a version with nothing but a file in it."""
-    with versions.publishing(base, version) as draft:
-        (draft.folder / "saved_model.pb").write_text("")
-        return draft.publish()
+    with versions.draft(base) as folder:
+        (folder / "saved_model.pb").write_text("")
+        return versions.publish(folder, base, version)
 
 
 class TestNumbers:
@@ -52,11 +52,11 @@ class TestNumbers:
         assert sorted(p.name for p in tmp_path.iterdir()) == ["3", "4"]
 
     def test_never_overwrites_what_appeared_meanwhile(self, tmp_path):
-        with versions.publishing(tmp_path, 3) as draft:
-            (draft.folder / "saved_model.pb").write_text("")
+        with versions.draft(tmp_path) as folder:
+            (folder / "saved_model.pb").write_text("")
             (draft_versions(tmp_path, 3) / "mark").write_text("mine")
             with pytest.raises(FileExistsError, match="Argument `version` must"):
-                draft.publish()
+                versions.publish(folder, tmp_path, 3)
         assert (tmp_path / "3" / "mark").read_text() == "mine"
 
     @pytest.mark.parametrize("version", [0, -1, 1.5, "2", True, 2**63])
@@ -70,12 +70,13 @@ class TestNumbers:
         with pytest.raises(ValueError, match=r"from 1 to 2\*\*63 - 1"):
             draft_versions(tmp_path)
         (tmp_path / str(2**63)).mkdir()  # no server takes it for a version
+        (tmp_path / ("9" * 255)).mkdir()
         assert list(versions.find(tmp_path)) == [2**63 - 1]
 
     def test_a_failure_leaves_nothing(self, tmp_path):
         def fail():
-            with versions.publishing(tmp_path, None) as draft:
-                (draft.folder / "half").write_text("")
+            with versions.draft(tmp_path) as folder:
+                (folder / "half").write_text("")
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):

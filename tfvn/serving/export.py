@@ -118,14 +118,14 @@ def export_ensemble(
     endpoints = Endpoints(model, num_samples, kinds, input_signature, interval)
     requests = _requests(endpoints, example)
     labels = checked_labels(labels, kinds, endpoints.draws)
-    with versions.publishing(base, version) as draft:
-        _write(draft.folder, model, endpoints)
-        extra = draft.folder / card.FOLDER
+    with versions.draft(base) as folder:
+        _write(folder, model, endpoints)
+        extra = folder / card.FOLDER
         extra.mkdir()
         card.write(extra, model, num_samples, kinds, requests, labels, interval)
         warmup.write(extra, base.resolve().name, requests)
-        _try(draft.folder, requests, num_samples)
-        return draft.publish()
+        _try(folder, requests, num_samples)
+        return versions.publish(folder, base, version)
 
 
 def _check(model: Any) -> None:

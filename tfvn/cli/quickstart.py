@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import time
 
 import keras
@@ -108,7 +109,7 @@ Exported for TensorFlow Serving: {path}
     entropy {answer["entropy"]:.3f}, mutual information {answer["mutual_information"]:.3f} nats
 
 To serve it, and to ask the server with the same digit (docs/serving.md):
-    docker run -p 8501:8501 -v {base}:/models/{base.name} \\
+    docker run -p 8501:8501 -v {shlex.quote(f"{base}:/models/{base.name}")} \\
         -e MODEL_NAME={base.name} tensorflow/serving
     curl localhost:8501/v1/models/{base.name}:predict -d '{request}'"""
 

@@ -5,10 +5,11 @@ import json
 import keras
 import numpy as np
 import pytest
+from loader import LoadedModel
 from scipy import stats
 
 import tfvn
-from tfvn.serving import LoadedModel, card
+from tfvn.serving import card
 
 X = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
 SAMPLES = 50

@@ -70,7 +70,8 @@ def test_type_checker(tmp_path):
         text=True,
         check=False,
     )
-    errors = [line for line in run.stdout.splitlines() if " error: " in line]
+    lines = run.stdout.splitlines()
+    errors = [x for x in lines if x.startswith("user.py:") and " error: " in x]
     found = {int(line.split(":")[1]): line for line in errors}
     assert sorted(found) == [4, 5, 6, 7, 9], run.stdout + run.stderr
     assert 'Unexpected keyword argument "wrong" for "VarianceDense"' in found[4]

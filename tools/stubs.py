@@ -11,6 +11,7 @@ argument of either. The stub writes all arguments out.
 import argparse
 import inspect
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -75,6 +76,8 @@ def render_class(cls: type, bases: str) -> str:
     return "\n".join(
         [
             f"class {cls.__name__}({bases}):",
+            # Tools that make documentation read no other.
+            textwrap.indent(f'"""{inspect.getdoc(cls)}\n"""', "    "),
             "    def __init__(",
             *(f"        {argument}," for argument in arguments),
             "    ) -> None: ...",

@@ -10,14 +10,21 @@ import tensorflow_probability as tfp
 from tfvn import estimators, passes, posteriors, priors, random, support
 from tfvn.kernel import KernelSpec
 from tfvn.layers.random_weight import RandomWeight
-from tfvn.layers.signatures import NOT_TAKEN, TakesTwinArguments
 from tfvn.layers.weighted_kl import WeightedKL
 from tfvn.posteriors import Posterior
 
 Tensor = Any
 
+# Arguments of the Keras twins that have no meaning for a random kernel.
+NOT_TAKEN = (
+    "lora_rank",
+    "lora_alpha",
+    "quantization_config",
+    "gptq_unpacked_column_size",
+)
 
-class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
+
+class RandomWeightsLayer(WeightedKL):
     """A Keras layer some of whose weights are distributions.
 
     It owns the posteriors, the priors and the estimator, adds the KL to the loss, and
@@ -59,6 +66,10 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
     # of the same kind, and one each.
     kernels: tuple[str, ...] = ("kernel",)
 
+    # The stem of the twin's arguments for the kernel: its initializer, regularizer
+    # and constraint.
+    kernel_argument = "kernel"
+
     # Which of the tables of estimators applies.
     is_recurrent = False
 
@@ -84,7 +95,9 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
                     f"`{type(self).__name__}` has no kernel to adapt or quantize and "
                     f"does not take `{name}`. Received: {name}={value!r}"
                 )
-        super().__init__(*args, **self.without_twin_initializers(args, kwargs))
+        # The twin's default suits a kernel; a posterior knows what suits it.
+        kwargs.setdefault(f"{self.kernel_argument}_initializer", None)
+        super().__init__(*args, **kwargs)
         if getattr(self, "quantization_mode", None) is not None:
             raise ValueError(
                 f"`{type(self).__name__}` has no kernel to quantize. "

@@ -15,6 +15,11 @@ ADVICE = "pass the number of training examples to `compile(train_size=...)`"
 # A data set of few batches is read through, because there a batch of another size matters.
 _FEW_BATCHES = 16
 
+# What `tf.data` calls the steps that put examples into batches, and those that keep the
+# number of elements.
+_BATCHING = ("Batch", "ParallelBatch", "PaddedBatch")
+_KEEPING = ("Map", "ParallelMap", "Prefetch", "Shuffle", "Cache", "Options", "Model")
+
 
 class TrainingData(NamedTuple):
     """What `fit` trains on.
@@ -41,8 +46,9 @@ def measure(
 
     Exact for arrays, and for data sets of few batches. Of a `keras.utils.PyDataset` of many,
     the first and the last batch are looked at; a `tf.data.Dataset` of many counts as if all
-    batches were as large as the first. Data without an end, and generators, are taken to
-    have as many examples as an epoch of `steps_per_epoch` batches.
+    batches were as large as the first. What `tf.data.Dataset.repeat` repeats counts once.
+    Other data without an end, and generators, are taken to have as many examples as an epoch
+    of `steps_per_epoch` batches.
 
     Args:
         x: The `x` of `fit`.
@@ -60,6 +66,11 @@ def measure(
     else:
         return _of_arrays(x, batch_size, steps_per_epoch)
     steps = steps_per_epoch or batches
+    if isinstance(x, tf.data.Dataset) and (repetition := _repetition(x)) is not None:
+        once = _size_once(repetition)
+        if once is not None or x.cardinality() != tf.data.INFINITE_CARDINALITY:
+            # Without an end and without steps, Keras would never end the epoch.
+            return TrainingData(x, None if steps is None else once, steps)
     if size is not None and batches is None:
         # Only the size of a batch is known: an epoch is all that there is.
         size = None if steps is None else steps * size
@@ -133,6 +144,60 @@ def _of_dataset(x: tf.data.Dataset) -> tuple[int | None, int | None]:
         if batch == 0:
             return 0, 0
     return (None, batch) if batches < 0 else (batches, batches * batch)
+
+
+class _Repetition(NamedTuple):
+    """What a data set repeats.
+
+    Attributes:
+        source: The data set that is repeated.
+        batches_before: How often its elements were put into batches.
+        batches_after: How often that is done after they are repeated.
+        keeps_examples: Whether all else that is done keeps the number of examples.
+    """
+
+    source: tf.data.Dataset
+    batches_before: int
+    batches_after: int
+    keeps_examples: bool
+
+
+def _repetition(x: tf.data.Dataset) -> _Repetition | None:
+    """Returns what a data set repeats, `None` where it repeats nothing."""
+    found, batches, keeps = None, 0, True
+    inputs = _inputs(x)
+    while len(inputs) == 1:
+        kind = type(x).__name__.lstrip("_").removesuffix("Dataset")
+        if kind == "Repeat":
+            found = _Repetition(inputs[0], 0, batches, keeps)
+        elif kind in _BATCHING:
+            batches += 1
+        elif kind not in _KEEPING:
+            keeps = False
+        x = inputs[0]
+        inputs = _inputs(x)
+    if found is not None:
+        return found._replace(batches_before=batches - found.batches_after)
+    nested = [_repetition(part) for part in inputs]
+    known = [part for part in nested if part is not None]
+    return known[0]._replace(keeps_examples=False) if known else None
+
+
+def _size_once(repetition: _Repetition) -> int | None:
+    """Returns how many examples there are before they are repeated, if it is known."""
+    if not repetition.keeps_examples:
+        return None
+    if repetition.batches_after == 0:
+        batches, size = _of_dataset(repetition.source)
+        return None if batches is None else size
+    cardinality = int(repetition.source.cardinality())
+    is_known = repetition.batches_before == 0 and cardinality >= 0
+    return cardinality if is_known else None
+
+
+def _inputs(x: tf.data.Dataset) -> list[tf.data.Dataset]:
+    # The public way, `tf.raw_ops.DatasetToGraphV2`, copies the data that it is made from.
+    return x._inputs()  # noqa: SLF001
 
 
 def _of_py_dataset(x: keras.utils.PyDataset) -> tuple[int | None, int | None]:

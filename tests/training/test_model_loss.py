@@ -127,6 +127,8 @@ class TestSize:
             lambda x: x.repeat().batch(20, drop_remainder=True).map(lambda *d: d),
             lambda x: x.repeat(2).batch(1).repeat(2),
             lambda x: x.take(SIZE).batch(16).repeat(2),
+            lambda x: tf.data.Dataset.from_tensors(DATA).repeat(4),
+            lambda x: tf.data.Dataset.zip(x, x).padded_batch(7).cache().repeat(4),
         ],
     )
     def test_of_a_repeated_data_set(self, repeated):
@@ -149,6 +151,23 @@ class TestSize:
     def test_of_a_repeated_data_set_that_hides_it(self, repeated):
         batches = repeated(tf.data.Dataset.from_tensor_slices(DATA[0]))
         assert train_size.measure(batches, None, 2).size is None
+
+    def test_of_a_data_set_that_is_not_read(self):
+        """Whoever begins to read a seeded shuffle changes the order of the next epoch."""
+        read = []
+
+        def note(x):
+            read.append(x)
+            return x
+
+        examples = tf.data.Dataset.from_tensor_slices(DATA[0])
+        noted = examples.map(lambda x: tf.numpy_function(note, [x], tf.float32))
+        assert train_size.measure(noted.batch(16).prefetch(1)).size == SIZE
+        assert not read
+
+    def test_of_many_batches_of_which_the_last_is_small(self):
+        batches = tf.data.Dataset.from_tensor_slices(np.zeros((101, 2))).batch(2)
+        assert train_size.measure(batches).size == 101
 
     def test_of_a_repeated_data_set_in_fit(self):
         batches = tf.data.Dataset.from_tensor_slices(DATA).batch(16)

@@ -15,10 +15,12 @@ ADVICE = "pass the number of training examples to `compile(train_size=...)`"
 # A data set of few batches is read through, because there a batch of another size matters.
 _FEW_BATCHES = 16
 
-# What `tf.data` calls the steps that put examples into batches, and those that keep the
-# number of elements.
-_BATCHING = ("Batch", "ParallelBatch", "PaddedBatch")
-_KEEPING = ("Map", "ParallelMap", "Prefetch", "Shuffle", "Cache", "Options", "Model")
+# What `tf.data` calls the steps that put examples into batches, and others that leave out no
+# example and add none that is new.
+_BATCHING = frozenset(["Batch", "ParallelBatch", "PaddedBatch"])
+_KEEPING = frozenset(
+    ["Map", "ParallelMap", "Prefetch", "Shuffle", "Cache", "Options", "Repeat"]
+)
 
 
 class TrainingData(NamedTuple):
@@ -44,11 +46,12 @@ def measure(
 ) -> TrainingData:
     """Returns the size of the data that `fit` was given.
 
-    Exact for arrays, and for data sets of few batches. Of a `keras.utils.PyDataset` of many,
-    the first and the last batch are looked at; a `tf.data.Dataset` of many counts as if all
-    batches were as large as the first. What `tf.data.Dataset.repeat` repeats counts once.
-    Other data without an end, and generators, are taken to have as many examples as an epoch
-    of `steps_per_epoch` batches.
+    Exact for arrays, for data sets that put a known number of examples into batches, and for
+    those of few batches. Of a `keras.utils.PyDataset` of many, the first and the last batch
+    are looked at; any other `tf.data.Dataset` of many counts as if all batches were as large
+    as the first. What `tf.data.Dataset.repeat` repeats counts once. Other data without an
+    end, and generators, are taken to have as many examples as an epoch of `steps_per_epoch`
+    batches.
 
     Args:
         x: The `x` of `fit`.
@@ -58,19 +61,14 @@ def measure(
     if isinstance(x, types.GeneratorType):
         return _of_generator(x, steps_per_epoch)
     if isinstance(x, tf.data.Dataset):
-        batches, size = _of_dataset(x)
-    elif isinstance(x, keras.utils.PyDataset):
+        return _of_dataset(x, steps_per_epoch)
+    if isinstance(x, keras.utils.PyDataset):
         batches, size = _of_py_dataset(x)
     elif hasattr(x, "element_spec") or not _is_array_like(x):
         batches, size = _of_loader(x)
     else:
         return _of_arrays(x, batch_size, steps_per_epoch)
     steps = steps_per_epoch or batches
-    if isinstance(x, tf.data.Dataset) and (repetition := _repetition(x)) is not None:
-        once = _size_once(repetition)
-        if once is not None or x.cardinality() != tf.data.INFINITE_CARDINALITY:
-            # Without an end and without steps, Keras would never end the epoch.
-            return TrainingData(x, None if steps is None else once, steps)
     if size is not None and batches is None:
         # Only the size of a batch is known: an epoch is all that there is.
         size = None if steps is None else steps * size
@@ -129,75 +127,75 @@ def _of_generator(x: Any, steps: int | None) -> TrainingData:
     return TrainingData(batches, size, steps)
 
 
-# Each of these returns the number of batches, and the number of examples in all of them.
-# Where the first is `None`, because there is no end or it is not known, the second is the
-# size of a batch. Either may be `None`.
+def _of_dataset(x: tf.data.Dataset, steps: int | None) -> TrainingData:
+    cardinality = int(x.cardinality())
+    steps = steps or (cardinality if cardinality >= 0 else None)
+    if steps is None:
+        return TrainingData(x, None, None)
+    source, batchings, is_repeated = _source(x)
+    count, within = int(source.cardinality()), _kinds(source)
+    is_clear = "Repeat" not in within and not (batchings and within & _BATCHING)
+    if is_clear and count >= 0 and batchings == 1:
+        # By the data set's own account. Nothing is read: a seeded shuffle has another order
+        # whenever it is begun, and should have the first one in training.
+        return TrainingData(x, count, steps)
+    if is_clear and count >= 0 and batchings == 0 and is_repeated:
+        return TrainingData(x, _read(source), steps)
+    if cardinality == tf.data.INFINITE_CARDINALITY:
+        return TrainingData(x, steps * _first_length(x), steps)
+    if is_repeated or "Repeat" in within:
+        return TrainingData(x, None, steps)
+    size = _read(x) if cardinality >= 0 else steps * _first_length(x)
+    return TrainingData(x, size, steps)
 
 
-def _of_dataset(x: tf.data.Dataset) -> tuple[int | None, int | None]:
+def _read(x: tf.data.Dataset) -> int:
+    """Returns the number of examples in the batches of a data set of known length."""
     batches = int(x.cardinality())
-    batch = _batch_size_of_spec(x.element_spec)
-    if batch is None and 0 <= batches <= _FEW_BATCHES:
-        return batches, sum(_length(element) for element in x)
-    if batch is None:
-        batch = next((_length(element) for element in x.take(1)), 0)
-        if batch == 0:
-            return 0, 0
-    return (None, batch) if batches < 0 else (batches, batches * batch)
+    if _batch_size_of_spec(x.element_spec) is None and batches <= _FEW_BATCHES:
+        return sum(_length(element) for element in x)
+    return batches * _first_length(x)
 
 
-class _Repetition(NamedTuple):
-    """What a data set repeats.
+def _first_length(x: tf.data.Dataset) -> int:
+    size = _batch_size_of_spec(x.element_spec)
+    if size is not None:
+        return size
+    return next((_length(element) for element in x.take(1)), 0)
 
-    Attributes:
-        source: The data set that is repeated.
-        batches_before: How often its elements were put into batches.
-        batches_after: How often that is done after they are repeated.
-        keeps_examples: Whether all else that is done keeps the number of examples.
+
+def _source(x: tf.data.Dataset) -> tuple[tf.data.Dataset, int, bool]:
+    """Returns what a data set is made of, by steps that keep all examples.
+
+    Returns:
+        The data set that these steps begin with, how often they put its elements into
+        batches, and whether they repeat it.
     """
-
-    source: tf.data.Dataset
-    batches_before: int
-    batches_after: int
-    keeps_examples: bool
-
-
-def _repetition(x: tf.data.Dataset) -> _Repetition | None:
-    """Returns what a data set repeats, `None` where it repeats nothing."""
-    found, batches, keeps = None, 0, True
-    inputs = _inputs(x)
-    while len(inputs) == 1:
-        kind = type(x).__name__.lstrip("_").removesuffix("Dataset")
-        if kind == "Repeat":
-            found = _Repetition(inputs[0], 0, batches, keeps)
-        elif kind in _BATCHING:
-            batches += 1
-        elif kind not in _KEEPING:
-            keeps = False
-        x = inputs[0]
-        inputs = _inputs(x)
-    if found is not None:
-        return found._replace(batches_before=batches - found.batches_after)
-    nested = [_repetition(part) for part in inputs]
-    known = [part for part in nested if part is not None]
-    return known[0]._replace(keeps_examples=False) if known else None
+    batchings, is_repeated = 0, False
+    while (kind := _kind(x)) in _BATCHING | _KEEPING:
+        batchings += kind in _BATCHING
+        is_repeated |= kind == "Repeat"
+        (x,) = _inputs(x)
+    return x, batchings, is_repeated
 
 
-def _size_once(repetition: _Repetition) -> int | None:
-    """Returns how many examples there are before they are repeated, if it is known."""
-    if not repetition.keeps_examples:
-        return None
-    if repetition.batches_after == 0:
-        batches, size = _of_dataset(repetition.source)
-        return None if batches is None else size
-    cardinality = int(repetition.source.cardinality())
-    is_known = repetition.batches_before == 0 and cardinality >= 0
-    return cardinality if is_known else None
+def _kinds(x: tf.data.Dataset) -> set[str]:
+    """Returns all kinds of steps that a data set is made by."""
+    return {_kind(x)}.union(*map(_kinds, _inputs(x)))
+
+
+def _kind(x: tf.data.Dataset) -> str:
+    return type(x).__name__.lstrip("_").removesuffix("Dataset")
 
 
 def _inputs(x: tf.data.Dataset) -> list[tf.data.Dataset]:
     # The public way, `tf.raw_ops.DatasetToGraphV2`, copies the data that it is made from.
     return x._inputs()  # noqa: SLF001
+
+
+# Each of these returns the number of batches, and the number of examples in all of them.
+# Where the first is `None`, because there is no end or it is not known, the second is the
+# size of a batch. Either may be `None`.
 
 
 def _of_py_dataset(x: keras.utils.PyDataset) -> tuple[int | None, int | None]:

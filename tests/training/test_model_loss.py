@@ -169,6 +169,14 @@ class TestSize:
         batches = tf.data.Dataset.from_tensor_slices(np.zeros((101, 2))).batch(2)
         assert train_size.measure(batches).size == 101
 
+    def test_of_what_is_zipped_with_something_repeated(self):
+        """As `keras.utils.timeseries_dataset_from_array` does within."""
+        series = keras.utils.timeseries_dataset_from_array(
+            np.zeros((50, 2)), np.zeros(50), sequence_length=3, batch_size=16
+        )
+        assert train_size.measure(series).size == 48
+        assert train_size.measure(series.repeat(), None, 9).size == 48
+
     def test_of_a_repeated_data_set_in_fit(self):
         batches = tf.data.Dataset.from_tensor_slices(DATA).batch(16)
         assert self.size(sequential(), batches.repeat(3), steps_per_epoch=3) == SIZE

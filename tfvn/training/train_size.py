@@ -133,8 +133,8 @@ def _of_dataset(x: tf.data.Dataset, steps: int | None) -> TrainingData:
     if steps is None:
         return TrainingData(x, None, None)
     source, batchings, is_repeated = _source(x)
-    count, within = int(source.cardinality()), _kinds(source)
-    is_clear = "Repeat" not in within and not (batchings and within & _BATCHING)
+    count, repeats_within = int(source.cardinality()), _repeats(source)
+    is_clear = not repeats_within and not (batchings and _batches(source))
     if is_clear and count >= 0 and batchings == 1:
         # By the data set's own account. Nothing is read: a seeded shuffle has another order
         # whenever it is begun, and should have the first one in training.
@@ -143,7 +143,7 @@ def _of_dataset(x: tf.data.Dataset, steps: int | None) -> TrainingData:
         return TrainingData(x, _read(source), steps)
     if cardinality == tf.data.INFINITE_CARDINALITY:
         return TrainingData(x, steps * _first_length(x), steps)
-    if is_repeated or "Repeat" in within:
+    if is_repeated or repeats_within:
         return TrainingData(x, None, steps)
     size = _read(x) if cardinality >= 0 else steps * _first_length(x)
     return TrainingData(x, size, steps)
@@ -179,9 +179,18 @@ def _source(x: tf.data.Dataset) -> tuple[tf.data.Dataset, int, bool]:
     return x, batchings, is_repeated
 
 
-def _kinds(x: tf.data.Dataset) -> set[str]:
-    """Returns all kinds of steps that a data set is made by."""
-    return {_kind(x)}.union(*map(_kinds, _inputs(x)))
+def _repeats(x: tf.data.Dataset) -> bool:
+    """Whether an example may come more than once, because something is repeated."""
+    # What is zipped with something that is not repeated makes new pairs.
+    among = all if _kind(x) == "Zip" else any
+    return _kind(x) == "Repeat" or (
+        bool(_inputs(x)) and among(map(_repeats, _inputs(x)))
+    )
+
+
+def _batches(x: tf.data.Dataset) -> bool:
+    """Whether anything is put into batches in a data set."""
+    return _kind(x) in _BATCHING or any(map(_batches, _inputs(x)))
 
 
 def _kind(x: tf.data.Dataset) -> str:

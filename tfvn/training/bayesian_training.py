@@ -178,7 +178,7 @@ class BayesianTraining(BoundLoss):
         callbacks: Any = None,
         validation_split: float = 0.0,
         validation_data: Any = None,
-        shuffle: bool = True,
+        shuffle: bool | str = True,
         class_weight: Any = None,
         sample_weight: Any = None,
         initial_epoch: int = 0,
@@ -212,6 +212,7 @@ class BayesianTraining(BoundLoss):
             x = backups[0].data_order.batches(arrays, batch_size)
             y = sample_weight = batch_size = None
             are_arrays = False
+        is_shuffled = are_arrays or train_size.is_finite_py_dataset(x)
         try:
             return super().fit(
                 x,
@@ -222,7 +223,7 @@ class BayesianTraining(BoundLoss):
                 callbacks,
                 validation_data=validation_data,
                 # Keras warns that it does not shuffle the others.
-                shuffle=shuffle and (are_arrays or train_size.is_finite_py_dataset(x)),
+                shuffle=shuffle if is_shuffled else False,
                 class_weight=class_weight,
                 sample_weight=sample_weight,
                 initial_epoch=initial_epoch,

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfvn import estimators, passes, posteriors, priors, random, support
+from tfvn.distributions.trainable import add_layer, freeze_or_not
 from tfvn.kernel import KernelSpec
 from tfvn.layers.random_weight import RandomWeight
 from tfvn.layers.weighted_kl import WeightedKL
@@ -186,6 +187,18 @@ class RandomWeightsLayer(WeightedKL):
         return {weight.name: weight.posterior for weight in self._random_weights}
 
     @property
+    def trainable(self) -> bool:
+        """Whether the layer is trained. A prior that others share is, as long as they are."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        keras.Layer.trainable.fset(self, value)
+        if self.built:
+            for variable in self._prior_variables():
+                freeze_or_not(variable)
+
+    @property
     def variable_groups(self) -> dict[str, list[keras.Variable]]:
         """The variables by what they mean: mean, scale, or default.
 
@@ -280,8 +293,7 @@ class RandomWeightsLayer(WeightedKL):
         for variable in self._prior_variables():
             # For optimizers, as those of the posterior are marked.
             variable.variable_group = "prior"
-            # As `add_weight` does with a variable that it has made.
-            self._track_variable(variable)
+            add_layer(variable, self)
 
     def _read(self) -> list[Posterior]:
         return [weight.posterior.read() for weight in self._random_weights]

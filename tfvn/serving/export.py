@@ -263,10 +263,19 @@ def _try(
         try:
             answer = served(rows, signature)
         except tf.errors.OpError as error:
+            if (why := reason(error)).startswith("Answer"):
+                raise ValueError(
+                    "The answers of an export must be finite, in float32; expected a model "
+                    "that predicts no infinite or missing values for the rows that it is "
+                    "tried with. The spread of a log-normal target is infinite there where "
+                    "that of its logarithm is above 9: train the model to the end, or "
+                    "predict a scale of less range. "
+                    f"Received: {why} for signature {signature!r}"
+                ) from error
             raise ValueError(
                 "The export does not answer for the rows that it is tried with; expected "
                 "`example` to be rows that the model can take. Received: "
-                f"{reason(error)} for signature {signature!r}"
+                f"{why} for signature {signature!r}"
             ) from error
         count = len(next(iter(rows.values())))
         _check_shapes(

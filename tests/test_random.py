@@ -8,13 +8,13 @@ from scipy import stats
 from ztests import assert_follows, assert_moments, assert_uncorrelated
 
 import tfvn
-from tfvn import random
+from tfvn import passes, random
 
 COUNT = 100_000
 
 
 def normal_of_predictions(shape, seed, dtype="float32"):
-    with random.drawn_from(random.Stream([0, 0])):
+    with passes.changed(stream=random.Stream([0, 0])):
         return random.normal(shape, seed, dtype)
 
 

@@ -220,3 +220,13 @@ class TestWithoutNoise:
     def test_zero_means_need_gaussian_dropout(self):
         with pytest.raises(ValueError, match="must have a Gaussian-dropout layer"):
             tfvn.zero_mean_predict(models.local(), X)
+
+
+def test_a_random_bias_has_no_rows_of_its_own():
+    """Beside a kernel of mean zero, it is all that the draws have in common."""
+    bias = {"bias_posterior": "mean_field", "bias_initializer": "ones"}
+    layer = tfvn.VarianceDense(4, **bias)
+    model = keras.Sequential([keras.Input((3,)), layer])
+    answer = tfvn.ensemble_predict(model, np.ones((5, 3)), outputs="regression", seed=1)
+    assert answer.mean.shape == (5, 4)
+    np.testing.assert_allclose(answer.mean.mean(), 1.0, atol=0.5)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tfvn
-from tfvn.serving.rows import RowSampler
+from tfvn.prediction.sampler import Sampler
 
 ROWS, DRAWS = 8, 5
 # 2**32 divided by the golden ratio, by which many a hash goes.
@@ -51,14 +51,15 @@ def steps():
 @pytest.mark.parametrize("stride", [1, GOLDEN])
 def test_neighbouring_seeds_share_nothing(make, stride):
     model = make()
-    sampler = RowSampler(model, DRAWS, ["regression"])
+    sampler = Sampler(model, by_row=True)
     inputs = tf.zeros([ROWS, *model.input_shape[1:]])
     seconds = (np.arange(ROWS) * stride).astype("uint32").view("int32")
     seeds = np.stack([np.full(ROWS, 7, "int32"), seconds], axis=1)
 
     @tf.function(autograph=False)
     def draw(inputs, seeds):
-        _, summaries = sampler(inputs, seeds, ("samples",))
+        parts = DRAWS, ["regression"], ("samples",)
+        summaries, _ = sampler.summarize(inputs, seeds, 0, [], *parts)
         return summaries[0]["samples"]
 
     samples = draw(inputs, tf.constant(seeds)).numpy()

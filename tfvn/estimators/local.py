@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfvn import random
 from tfvn.estimators.base import Estimate, Estimator, Held, Term, register
-from tfvn.estimators.sums import add, around_the_mean, delta_of, means_of, sum_of
+from tfvn.estimators.sums import around_the_mean, delta_of, means_of, sum_of
 from tfvn.held_weights import HeldWeights
 from tfvn.posteriors.base import Posterior
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
@@ -50,10 +50,12 @@ class LocalReparameterization(Estimator):
         scale = safe_sqrt(sum_of(_variance(term) for term in terms))
         scale = tf.cast(scale, terms[0].inputs.dtype)
         means = means_of(terms)
-        mean = sum_of(means) if means else None
         if offset is not None:
-            mean = add(tf.zeros_like(scale) if mean is None else mean, offset)
-        return mean, scale
+            means.append(offset)
+        if terms[0].posterior.zero_mean and means:
+            # A bias alone has no rows.
+            means.insert(0, tf.zeros_like(scale))
+        return (sum_of(means) if means else None), scale
 
     def redraw(
         self, prepared: Any, copies: int, seed_generator: random.SeedGenerator

@@ -4,6 +4,7 @@ import math
 import random as python_random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ from tfvn import estimators
 from tfvn.layers.inside import all_layers, functional_graph, stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
+from tfvn.prediction import row_seeds
 from tfvn.prediction.data import Rows, first_row, length, with_a_row
 from tfvn.prediction.distribution import PredictiveDistribution
 from tfvn.prediction.kinds import find_kinds
@@ -37,7 +39,7 @@ def ensemble_predict(
     x: Any,
     num_samples: int = 20,
     batch_size: int | None = 32,
-    seed: int | None = None,
+    seed: Any = None,
     return_samples: bool = False,
     outputs: Any = "auto",
     verbose: Any = "auto",
@@ -55,8 +57,14 @@ def ensemble_predict(
 
     The same seed gives the same draws whatever the batch size and the kind of data, up
     to rounding in what precedes the noise, about 1e-5, and the same for the first rows
-    of `x` as for all of it; other numbers of draws are other draws. Memory is bounded by
-    the batch, and by the draws of one row.
+    of `x` as for all of it; changing `num_samples` changes every draw. Memory is bounded
+    by the batch, and by the draws of one row.
+
+    With two integers for each row as the `seed`, the draws of a row, random kernels
+    included, depend on its seed alone, and are those of the signature `seeded` of
+    `tfvn.export_ensemble`. Dense layers with Gaussian weights that would draw a kernel for
+    each row then draw their outputs instead, which is equal in law; other layers with
+    `estimator="weights"` or `"flipout"` draw a kernel for each row and draw, and take long.
 
     In a model with stateful recurrent layers, every draw starts from the states that the
     model has, carries states of its own from batch to batch, and has the same random
@@ -73,7 +81,8 @@ def ensemble_predict(
         batch_size: Number of rows for which what precedes the noise is computed at a
             time, rounded up to whole blocks of at most 16 rows; data sets and
             generators are batched anew. `None` is 32, as in Keras.
-        seed: Integer that fits 64 bits. `None` is fresh noise in every call (which
+        seed: Integer that fits 64 bits, or an array of integers of shape `(rows, 2)` that
+            fit 32 bits. `None` is fresh noise in every call (which
             `keras.utils.set_random_seed` makes reproducible).
         return_samples: Whether to return the draws themselves.
         outputs: What the model's outputs are: `"logits"` or `"probabilities"` of
@@ -246,62 +255,84 @@ class _Ensemble:
         self.model = model
         self.num_samples = check_count("num_samples", num_samples)
         self.rows = _checked_rows(model, x, steps)
-        self.sampler = sampler_of(model, name, estimator_of)
-        if not self.sampler.draws:
-            raise ValueError(
-                "Argument `model` must have a layer that draws noise: a stochastic layer, "
-                "a noise layer, one with a `keras.random.SeedGenerator`, or one whose "
-                "attribute `noise_per_example` is `True` or `False`. "
-                f"Received: model={model.name!r} with none"
-            )
+        self._estimator_of = name, estimator_of
 
     def predict(
         self,
         batch_size: int | None = 32,
-        seed: int | None = None,
+        seed: Any = None,
         return_samples: bool = False,
         outputs: Any = "auto",
         verbose: Any = "auto",
     ) -> Any:
         """Returns what `ensemble_predict` does."""
+        by_row = np.ndim(seed) > 0
+        sampler = self._sampler(by_row)
         batch_size = _checked_batch_size(batch_size)
-        self.rows.limit(self.sampler.fixed_rows or batch_size)
-        pair = seed_pair(seed)
+        self.rows.limit(sampler.fixed_rows or batch_size)
+        seeds = row_seeds.checked_seeds(seed) if by_row else None
+        pair = seed_pair(None if by_row else seed)
+        if seeds is not None and self.rows.count is not None:
+            row_seeds.check_count(seeds, self.rows.count)
         inputs = keras.tree.map_structure(
             lambda rows: None if rows is None else as_tensor(rows),
             with_a_row(self.rows.first),
         )
         kinds = find_kinds(self.model, outputs, inputs)
         parts = (*_PARTS, "samples") if return_samples else _PARTS
-        block = self.sampler.block_size(self.num_samples)
+        block = None if by_row else sampler.block_size(self.num_samples)
         blocks = math.ceil(batch_size / (block or batch_size))
-        size = blocks * block if block else self.sampler.fixed_rows or batch_size
+        size = blocks * block if block else sampler.fixed_rows or batch_size
         batches = _progress(
             self.rows.batches(size), self.rows.number_of_batches(size), verbose
         )
         summaries = []
-        states = self.sampler.states(self.num_samples)
+        states = sampler.states(self.num_samples)
+        done = 0
         with preserved_states(self.model):
             for index, batch in enumerate(batches):
-                x = _filled(self.sampler, batch)
-                function = self.sampler.function(x, self.num_samples, kinds, parts)
+                x, count = _filled(sampler, batch), length(batch)
+                now = pair
+                if seeds is not None:
+                    now = _seeds_of_batch(seeds, done, count)
+                function = sampler.function(x, self.num_samples, kinds, parts)
                 summary, states = function(
-                    tensors(x), pair, tf.constant(index * blocks), states
+                    tensors(x), now, tf.constant(index * blocks), states
                 )
-                summaries.append(_to_numpy(summary, length(batch)))
+                summaries.append(_to_numpy(summary, count))
+                done += count
+        if seeds is not None:
+            row_seeds.check_count(seeds, done)
         # Of targets that are drawn afterwards, one for each draw.
-        seeds = [
+        target_seeds = [
             [*pair.numpy().view("uint32"), index] if return_samples else None
             for index in range(len(kinds))
         ]
-        return self.sampler.pack(
+        return sampler.pack(
             [
                 self._collect(parts, kind, seed)
                 for parts, kind, seed in zip(
-                    zip(*summaries, strict=True), kinds, seeds, strict=True
+                    zip(*summaries, strict=True), kinds, target_seeds, strict=True
                 )
             ]
         )
+
+    def _sampler(self, by_row: bool) -> Sampler:
+        sampler = sampler_of(self.model, *self._estimator_of, by_row)
+        if not sampler.draws:
+            raise ValueError(
+                "Argument `model` must have a layer that draws noise: a stochastic layer, "
+                "a noise layer, one with a `keras.random.SeedGenerator`, or one whose "
+                "attribute `noise_per_example` is `True` or `False`. "
+                f"Received: model={self.model.name!r} with none"
+            )
+        if by_row and sampler.fixed_rows is not None:
+            raise ValueError(
+                "The rows of a model with stateful recurrent layers depend on those of the "
+                "batch before; expected an integer `seed`. "
+                f"Received: a seed for each row and model={self.model.name!r}"
+            )
+        return sampler
 
     def _collect(
         self, batches: tuple[dict[str, np.ndarray], ...], kind: Any, seed: Any = None
@@ -310,7 +341,11 @@ class _Ensemble:
             name: concatenate([batch[name] for batch in batches]) for name in batches[0]
         }
         if isinstance(kind, Likelihood):
-            return PredictiveDistribution.of_draws(kind, arrays["outputs"], seed)
+            # By seeds of rows, they have been drawn already.
+            samples = arrays.get("samples")
+            seed = seed if samples is None else None
+            answer = PredictiveDistribution.of_draws(kind, arrays["outputs"], seed)
+            return answer if samples is None else replace(answer, samples=samples)
         return EnsemblePrediction(num_samples=self.num_samples, **arrays)
 
 
@@ -378,6 +413,13 @@ def _filled(sampler: Sampler, batch: Any) -> Any:
             f"Received: x with {rows} rows in its last batch"
         )
     return with_a_row(batch)
+
+
+def _seeds_of_batch(seeds: np.ndarray, start: int, rows: int) -> np.ndarray:
+    found = seeds[start : start + rows]
+    if len(found) < rows:
+        row_seeds.check_count(seeds, start + rows)
+    return found if rows else np.zeros([1, 2], "int32")
 
 
 def _to_numpy(summary: list[dict[str, Any]], rows: int) -> list[dict[str, np.ndarray]]:

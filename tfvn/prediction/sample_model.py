@@ -126,7 +126,7 @@ class _Holder:
             # A layer that several others have inside is drawn once.
             key = id(layer), name
             if key not in self._drawn:
-                seed = self._stream.next(layer.seed_generator, per_example=False)
+                seed = self._stream.next()
                 self._drawn[key] = posterior.sample(seed)
             getattr(copy, name).assign(self._drawn[key])
         if layer.bias_posterior is None and layer.bias is not None:

@@ -188,8 +188,8 @@ class TestPasses:
         self.model = keras.Sequential([keras.Input((4,)), self.layer])
         self.mean = tfvn.mean_predict(self.model, X)
 
-    def call(self, x, mean):
-        estimator_of = without_noise if mean else None
+    def call(self, x, weights):
+        estimator_of = without_noise if weights == "mean" else None
         with passes.entered(passes.Pass(estimator_of=estimator_of)):
             return self.model(x)
 
@@ -200,13 +200,13 @@ class TestPasses:
             self.model = keras.Sequential([keras.Input((4,)), layer])
 
         @tf.function(autograph=False)
-        def run(mean):
-            replicas = strategy.run(self.call, args=(tf.constant(X), mean))
+        def run(weights):
+            replicas = strategy.run(self.call, args=(tf.constant(X), weights))
             return strategy.experimental_local_results(replicas)
 
-        for outputs in run(True):
+        for outputs in run("mean"):
             np.testing.assert_allclose(outputs, self.mean, rtol=1e-6)
-        first, second = (outputs.numpy() for outputs in run(False))
+        first, second = (outputs.numpy() for outputs in run("own"))
         assert (first != second).all()
         assert (first != self.mean).all()
 
@@ -215,9 +215,9 @@ class TestPasses:
         call = tf.function(self.call, autograph=False)
         for rows in (6, 3):
             x = tf.constant(X[:rows])
-            np.testing.assert_allclose(call(x, True), self.mean[:rows], rtol=1e-6)
-            assert (call(x, False).numpy() != call(x, False).numpy()).all()
-            np.testing.assert_allclose(call(x, True), self.mean[:rows], rtol=1e-6)
+            np.testing.assert_allclose(call(x, "mean"), self.mean[:rows], rtol=1e-6)
+            assert (call(x, "own").numpy() != call(x, "own").numpy()).all()
+            np.testing.assert_allclose(call(x, "mean"), self.mean[:rows], rtol=1e-6)
 
     def test_predictions_leave_the_traces_of_users_alone(self):
         call = tf.function(lambda x: self.model(x), autograph=False)

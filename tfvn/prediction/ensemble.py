@@ -1,7 +1,6 @@
 """Predictions: of an ensemble of draws, of the mean weights, and without means."""
 
 import math
-import random as python_random
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,17 +11,17 @@ import numpy as np
 import tensorflow as tf
 
 from tfvn import estimators
-from tfvn.layers.inside import all_layers, functional_graph, stochastic_layers
+from tfvn.layers.inside import stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
-from tfvn.prediction import row_seeds
-from tfvn.prediction.data import Rows, first_row, length, with_a_row
+from tfvn.prediction.data import checked_rows, length, with_a_row
 from tfvn.prediction.distribution import PredictiveDistribution
 from tfvn.prediction.kinds import find_kinds
-from tfvn.prediction.program import inputs_by_name, preserved_states
+from tfvn.prediction.program import preserved_states
 from tfvn.prediction.result import EnsemblePrediction
-from tfvn.prediction.rows import as_tensor, concatenate
-from tfvn.prediction.sampler import EstimatorOf, Sampler, sampler_of, tensors
+from tfvn.prediction.rows import as_tensor, concatenate, tensors
+from tfvn.prediction.sampler import EstimatorOf, Sampler, sampler_of
+from tfvn.prediction.seeds import RowSeeds, is_by_row, seed_pair
 from tfvn.validation import check_count
 
 _PARTS = ("mean", "std", "entropy", "expected_entropy", "mutual_information", "outputs")
@@ -211,7 +210,7 @@ def mean_predict(
     - [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
     """
     batch_size = _checked_batch_size(batch_size)
-    rows = _checked_rows(model, x, steps)
+    rows = checked_rows(model, x, steps)
     sampler = sampler_of(model, "mean", without_noise)
     size = sampler.fixed_rows or batch_size
     rows.limit(size)
@@ -254,7 +253,7 @@ class _Ensemble:
     ):
         self.model = model
         self.num_samples = check_count("num_samples", num_samples)
-        self.rows = _checked_rows(model, x, steps)
+        self.rows = checked_rows(model, x, steps)
         self._estimator_of = name, estimator_of
 
     def predict(
@@ -266,14 +265,14 @@ class _Ensemble:
         verbose: Any = "auto",
     ) -> Any:
         """Returns what `ensemble_predict` does."""
-        by_row = np.ndim(seed) > 0
+        by_row = is_by_row(seed)
         sampler = self._sampler(by_row)
         batch_size = _checked_batch_size(batch_size)
         self.rows.limit(sampler.fixed_rows or batch_size)
-        seeds = row_seeds.checked_seeds(seed) if by_row else None
+        seeds = RowSeeds(seed) if by_row else None
         pair = seed_pair(None if by_row else seed)
         if seeds is not None and self.rows.count is not None:
-            row_seeds.check_count(seeds, self.rows.count)
+            seeds.check_count(self.rows.count)
         inputs = keras.tree.map_structure(
             lambda rows: None if rows is None else as_tensor(rows),
             with_a_row(self.rows.first),
@@ -288,21 +287,17 @@ class _Ensemble:
         )
         summaries = []
         states = sampler.states(self.num_samples)
-        done = 0
         with preserved_states(self.model):
             for index, batch in enumerate(batches):
                 x, count = _filled(sampler, batch), length(batch)
-                now = pair
-                if seeds is not None:
-                    now = _seeds_of_batch(seeds, done, count)
+                now = pair if seeds is None else seeds.take(count)
                 function = sampler.function(x, self.num_samples, kinds, parts)
                 summary, states = function(
                     tensors(x), now, tf.constant(index * blocks), states
                 )
                 summaries.append(_to_numpy(summary, count))
-                done += count
         if seeds is not None:
-            row_seeds.check_count(seeds, done)
+            seeds.check_count()
         # Of targets that are drawn afterwards, one for each draw.
         target_seeds = [
             [*pair.numpy().view("uint32"), index] if return_samples else None
@@ -349,60 +344,6 @@ class _Ensemble:
         return EnsemblePrediction(num_samples=self.num_samples, **arrays)
 
 
-def _checked_rows(model: keras.Model, x: Any, steps: int | None) -> Rows:
-    """Returns the rows of the data, which fit the model, which has been built."""
-    if not isinstance(model, keras.Model):
-        raise ValueError(
-            "Argument `model` must be a `keras.Model`. "
-            f"Received: model={type(model).__name__}"
-        )
-    rows = Rows(x, steps)
-    if not model.built:
-        _build(model, with_a_row(rows.first))
-    rows.arrange(lambda x: inputs_by_name(model, x))
-    graph = functional_graph(model)
-    if graph is None:
-        return rows
-    expected = [tuple(symbol.shape[1:]) for symbol in graph.inputs]
-    received = [
-        None if part is None else tuple(part.shape[1:])
-        for part in keras.tree.flatten(rows.first)
-    ]
-    if len(expected) != len(received) or not all(map(_fits, received, expected)):
-        raise ValueError(
-            "Argument `x` must have an array for each input of the model, with examples "
-            f"of shapes {expected}. Received: x with examples of shapes {received}"
-        )
-    return rows
-
-
-def _build(model: keras.Model, first: Any) -> None:
-    """Calls a model for the first time, which makes its variables."""
-    if any(getattr(layer, "stateful", False) for layer in all_layers(model)):
-        raise ValueError(
-            "A model with stateful recurrent layers must have been built for the number "
-            "of rows of its batches; give it a `keras.Input` with a `batch_size`. "
-            f"Received: model={model.name!r}, not built"
-        )
-    row = keras.tree.map_structure(
-        lambda part: None if part is None else as_tensor(part), first_row(first)
-    )
-    model(row, training=False)
-
-
-def _fits(shape: tuple[int, ...] | None, expected: tuple[int | None, ...]) -> bool:
-    if shape is None:
-        return True  # left out; Keras says whether it may be
-    # A last axis of size 1 may be there or not, as in Keras.
-    shape = shape[:-1] if len(shape) > len(expected) and shape[-1] == 1 else shape
-    if len(shape) < len(expected) and expected[-1] == 1:
-        expected = expected[:-1]
-    return len(shape) == len(expected) and all(
-        size in (known, None) or known is None
-        for size, known in zip(shape, expected, strict=True)
-    )
-
-
 def _filled(sampler: Sampler, batch: Any) -> Any:
     """Returns a batch of a row at least, or of as many as a stateful model takes."""
     rows = length(batch)
@@ -413,13 +354,6 @@ def _filled(sampler: Sampler, batch: Any) -> Any:
             f"Received: x with {rows} rows in its last batch"
         )
     return with_a_row(batch)
-
-
-def _seeds_of_batch(seeds: np.ndarray, start: int, rows: int) -> np.ndarray:
-    found = seeds[start : start + rows]
-    if len(found) < rows:
-        row_seeds.check_count(seeds, start + rows)
-    return found if rows else np.zeros([1, 2], "int32")
 
 
 def _to_numpy(summary: list[dict[str, Any]], rows: int) -> list[dict[str, np.ndarray]]:
@@ -436,24 +370,6 @@ def _call(sampler: Sampler, batch: Any) -> Any:
 
 def _checked_batch_size(batch_size: int | None) -> int:
     return _BATCH_SIZE if batch_size is None else check_count("batch_size", batch_size)
-
-
-def seed_pair(seed: int | None) -> tf.Tensor:
-    """Returns a seed as two integers of 32 bits; `None` is a fresh one."""
-    if seed is None:
-        # The source that `keras.utils.set_random_seed` makes reproducible.
-        seed = python_random.getrandbits(64)
-    if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
-        raise ValueError(
-            f"Argument `seed` must be an integer or `None`. Received: seed={seed!r}"
-        )
-    if not -(2**63) <= seed < 2**64:
-        raise ValueError(
-            "Argument `seed` must fit 64 bits, from -2**63 to 2**64 - 1; other integers "
-            f"would give the draws of one that does. Received: seed={seed!r}"
-        )
-    bits = np.array([int(seed) & 0xFFFFFFFF, int(seed) >> 32 & 0xFFFFFFFF], "uint32")
-    return tf.constant(bits.view("int32"))
 
 
 def _progress(batches: Iterator[Any], total: int | None, verbose: Any) -> Iterator[Any]:

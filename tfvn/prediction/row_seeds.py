@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from tfvn import estimators, random
@@ -41,33 +40,6 @@ def hashed(seeds: Tensor) -> Tensor:
     Those that people choose are neighbours, as are those that are made of one.
     """
     return tf.map_fn(lambda seed: random.fold_in(seed, 0), seeds)
-
-
-def checked_seeds(seed: Any) -> np.ndarray:
-    """Returns seeds of rows as `int32`, or raises what is wrong with them."""
-    seeds = np.asarray(seed)
-    if seeds.ndim != 2 or seeds.shape[1] != 2 or seeds.dtype.kind not in "iu":
-        raise ValueError(
-            "Argument `seed` must be an integer, `None`, or an array of integers of shape "
-            "`(rows, 2)`, two for each row of `x`. "
-            f"Received: seed of shape {seeds.shape} and dtype {seeds.dtype}"
-        )
-    limits = np.iinfo("int32")
-    if seeds.size and not limits.min <= seeds.min() <= seeds.max() <= limits.max:
-        raise ValueError(
-            "Argument `seed` must have integers that fit 32 bits, from -2**31 to "
-            f"2**31 - 1. Received: seed with {seeds.min()} to {seeds.max()}"
-        )
-    return seeds.astype("int32")
-
-
-def check_count(seeds: np.ndarray, rows: int) -> None:
-    """Raises unless there is a seed for each row."""
-    if len(seeds) != rows:
-        raise ValueError(
-            "Argument `seed` must have two integers for each row of `x`. "
-            f"Received: seed of shape {seeds.shape} for {rows} rows"
-        )
 
 
 def draws_by_row(

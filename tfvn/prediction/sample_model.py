@@ -13,8 +13,8 @@ from tfvn.layers.inside import all_layers, stochastic_layers
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.layers.recurrent_layer import StochasticRNN
 from tfvn.prediction import noise
-from tfvn.prediction.ensemble import seed_pair
 from tfvn.prediction.program import functional_graph
+from tfvn.prediction.seeds import seed_pair
 
 Tensor = Any
 

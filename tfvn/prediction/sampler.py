@@ -17,10 +17,9 @@ from tfvn.prediction.outputs import summaries_of
 from tfvn.prediction.program import (
     Program,
     draws_without_rows,
-    functional_graph,
     state_variables,
 )
-from tfvn.prediction.rows import as_tensor, spec_of
+from tfvn.prediction.rows import Structure, specs_of, tensors
 from tfvn.prediction.snapshot import snapshot
 
 Tensor = Any
@@ -132,9 +131,9 @@ class Sampler:
             block = seed, first_block, states
             return self.summarize(x, *block, num_samples, kinds, parts)
 
-        structure = _Structure(x)
+        structure = Structure(x)
         specs = [
-            _specs(self._model(), x, self.fixed_rows),
+            specs_of(self._model(), x, self.fixed_rows),
             tf.TensorSpec([None, 2] if self._by_row else [2], tf.int32),
             tf.TensorSpec([], tf.int32),
             [tf.TensorSpec(s.shape, s.dtype) for s in self.states(num_samples)],
@@ -165,8 +164,8 @@ class Sampler:
         def call(x: list[Tensor]) -> Any:
             return self.call_model(structure.pack(x))
 
-        structure = _Structure(x)
-        specs = _specs(self._model(), x, self.fixed_rows)
+        structure = Structure(x)
+        specs = specs_of(self._model(), x, self.fixed_rows)
         return self._traced((structure.key, _key(specs)), call, [specs])(tensors(x))
 
     def _traced(self, key: Any, function: Callable, signature: list[Any]) -> Callable:
@@ -305,56 +304,6 @@ def sampler_of(
 _samplers: weakref.WeakKeyDictionary[keras.Model, dict[Any, Sampler]] = (
     weakref.WeakKeyDictionary()
 )
-
-
-class _Structure:
-    """The structure of batches, some inputs of which may be left out.
-
-    Args:
-        x: A batch.
-    """
-
-    def __init__(self, x: Any):
-        self._is_there = keras.tree.map_structure(lambda rows: rows is not None, x)
-        self.key = repr(self._is_there)
-
-    def pack(self, tensors: list[Tensor]) -> Any:
-        """Returns the tensors of a batch in its structure."""
-        rest = iter(tensors)
-        return keras.tree.map_structure(
-            lambda is_there: next(rest) if is_there else None, self._is_there
-        )
-
-
-def tensors(x: Any) -> list[Tensor]:
-    """Returns what there is of a batch as tensors, as functions are traced for."""
-    return [as_tensor(rows) for rows in _flatten(x) if rows is not None]
-
-
-def _specs(model: Any, x: Any, count: int | None) -> list[Any]:
-    """Returns what batches like `x` are, whatever their number of rows."""
-    graph = functional_graph(model)
-    flat = _flatten(x)
-    symbols = [None] * len(flat)
-    if graph is not None and len(graph.inputs) == len(flat):
-        symbols = graph.inputs
-    return [
-        spec_of(rows, count, _shape(rows, symbol))
-        for rows, symbol in zip(flat, symbols, strict=True)
-        if rows is not None
-    ]
-
-
-def _shape(rows: Any, symbol: Any) -> list[int | None]:
-    """Returns the shape of a row, with `None` where the model takes any size."""
-    shape = list(rows.shape[1:])
-    if symbol is None or len(symbol.shape) != len(shape) + 1:
-        return shape
-    # An axis of any length, such as time, is one in the trace too.
-    return [
-        None if known is None else size
-        for known, size in zip(symbol.shape[1:], shape, strict=True)
-    ]
 
 
 def _key(specs: list[Any]) -> Any:

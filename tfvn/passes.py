@@ -55,6 +55,8 @@ class Pass:
             generators of the layers.
         estimator_of: Returns the estimator that a layer with random weights uses, or
             `None` for the layer's own.
+        posterior_of: Returns what stands for a posterior of a layer, or `None` for the
+            posterior itself.
         draws_noise: Whether noise layers, which are quiet at inference, draw there too.
         noise_of: Returns what a noise layer multiplies by, of the layer, its source of
             noise and a shape; `None` is a draw.
@@ -70,6 +72,7 @@ class Pass:
     record: Record = dataclasses.field(default_factory=Record)
     stream: Any = None
     estimator_of: Callable[[Any], Any] | None = None
+    posterior_of: Callable[[Any], Any] | None = None
     draws_noise: bool = False
     noise_of: Callable[[Any, Any, Any], Tensor] | None = None
     is_compiled: bool | None = None

@@ -16,6 +16,7 @@ from scipy import stats
 import tfvn
 from tfvn import sampling
 from tfvn.prediction import noise
+from tfvn.prediction.ensemble import MEAN_WEIGHTS
 from tfvn.prediction.sampler import sampler_of
 
 DRAWS = 2000
@@ -214,7 +215,7 @@ def test_no_retrace_per_call_and_no_model_kept_alive():
         tfvn.ensemble_predict(model, X[:rows], seed=seed, batch_size=2)
     (function,) = sampler_of(model)._functions.values()
     tfvn.mean_predict(model, X), tfvn.mean_predict(model, X[:2])
-    (mean,) = sampler_of(model, "mean")._functions.values()
+    (mean,) = sampler_of(model, MEAN_WEIGHTS)._functions.values()
     tfvn.ensemble_predict(model, X)
     (again,) = sampler_of(model)._functions.values()
     assert again is function

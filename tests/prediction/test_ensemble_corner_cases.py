@@ -217,6 +217,21 @@ class TestWithoutNoise:
         variance = X[:2] ** 2 @ np.square(layer.posterior.mean().numpy())
         ztests.assert_moments(np.swapaxes(answer.samples, 0, 1), 0 * variance, variance)
 
+    @pytest.mark.parametrize("estimator", ["weights", "flipout"])
+    def test_zero_means_of_a_recurrent_layer(self, estimator):
+        """The first step of a cell without activations is linear in the kernel."""
+        layer = tfvn.GaussianDropoutGRU(
+            1, initial_log_alpha=0.0, activation="linear", estimator=estimator
+        )
+        model = keras.Sequential([keras.Input((1, FEATURES)), layer])
+        answer = tfvn.zero_mean_predict(
+            model, X[:2, None], 500, outputs="regression", return_samples=True, seed=1
+        )
+        samples = answer.samples[:, :, 0]
+        assert len(np.unique(samples)) > 0.9 * samples.size
+        error = samples.std(axis=1) / np.sqrt(500)
+        assert (np.abs(samples.mean(axis=1)) < 5 * error).all()
+
     def test_zero_means_need_gaussian_dropout(self):
         with pytest.raises(ValueError, match="must have a Gaussian-dropout layer"):
             tfvn.zero_mean_predict(models.local(), X)

@@ -15,7 +15,7 @@ from tfvn.estimators.base import (
     serialize,
 )
 from tfvn.estimators.flipout import Flipout
-from tfvn.estimators.local import LocalReparameterization, OnlyVariance, safe_sqrt
+from tfvn.estimators.local import LocalReparameterization, safe_sqrt
 from tfvn.estimators.sums import add
 from tfvn.estimators.weights import MeanWeights, WeightSampling
 
@@ -26,7 +26,6 @@ __all__ = [
     "Held",
     "LocalReparameterization",
     "MeanWeights",
-    "OnlyVariance",
     "Term",
     "WeightSampling",
     "add",

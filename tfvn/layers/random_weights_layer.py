@@ -278,7 +278,9 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
             self._track_variable(variable)
 
     def _read(self) -> list[Posterior]:
-        return [weight.posterior.read() for weight in self._random_weights]
+        readings = [weight.posterior.read() for weight in self._random_weights]
+        posterior_of = passes.current().posterior_of
+        return readings if posterior_of is None else list(map(posterior_of, readings))
 
     def _kl(self, readings: list[Posterior], drawn: Sequence[Tensor | None]) -> Tensor:
         weights = zip(self._random_weights, readings, drawn, strict=True)

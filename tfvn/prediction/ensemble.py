@@ -10,17 +10,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn import estimators
+from tfvn import estimators, passes
 from tfvn.layers.inside import stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
+from tfvn.posteriors.without_mean import WithoutMean
 from tfvn.prediction.data import checked_rows, length, with_a_row
 from tfvn.prediction.distribution import PredictiveDistribution
 from tfvn.prediction.kinds import find_kinds
 from tfvn.prediction.program import preserved_states
 from tfvn.prediction.result import EnsemblePrediction
 from tfvn.prediction.rows import as_tensor, concatenate, tensors
-from tfvn.prediction.sampler import EstimatorOf, Sampler, sampler_of
+from tfvn.prediction.sampler import AS_IT_IS, Sampler, sampler_of
 from tfvn.prediction.seeds import RowSeeds, is_by_row, seed_pair
 from tfvn.validation import check_count
 
@@ -170,7 +171,7 @@ def zero_mean_predict(
             "Argument `model` must have a Gaussian-dropout layer, the means of which can "
             f"be left out. Received: model={model.name!r} with none"
         )
-    ensemble = _Ensemble(model, x, num_samples, steps, "zero_mean", without_means)
+    ensemble = _Ensemble(model, x, num_samples, steps, ZERO_MEANS)
     return ensemble.predict(**kwargs)
 
 
@@ -211,23 +212,21 @@ def mean_predict(
     """
     batch_size = _checked_batch_size(batch_size)
     rows = checked_rows(model, x, steps)
-    sampler = sampler_of(model, "mean", without_noise)
+    sampler = sampler_of(model, MEAN_WEIGHTS)
     size = sampler.fixed_rows or batch_size
     rows.limit(size)
     batches = [_call(sampler, batch) for batch in rows.batches(size)]
     return keras.tree.map_structure(lambda *parts: concatenate(parts), *batches)
 
 
-def without_means(layer: Any) -> estimators.Estimator:
-    """Returns the estimator of a layer for a zero-mean prediction."""
-    if isinstance(layer.posterior, GaussianDropout):
-        return estimators.OnlyVariance()
-    return layer.estimator
+def _without_mean(reading: Any) -> Any:
+    is_dropout = isinstance(reading, GaussianDropout)
+    return WithoutMean(reading) if is_dropout else reading
 
 
-def without_noise(layer: Any) -> estimators.Estimator:
-    """Returns the estimator of a layer for a prediction by mean weights."""
-    return estimators.MeanWeights()
+# Made once: they are what samplers are kept by.
+MEAN_WEIGHTS = passes.Pass(estimator_of=lambda layer: estimators.MeanWeights())
+ZERO_MEANS = passes.Pass(posterior_of=_without_mean)
 
 
 class _Ensemble:
@@ -238,8 +237,7 @@ class _Ensemble:
         x: The data.
         num_samples: Number of draws.
         steps: Number of batches of the data; `None` is all.
-        name: What `estimator_of` is called.
-        estimator_of: As in `Sampler`.
+        what: As in `Sampler`.
     """
 
     def __init__(
@@ -248,13 +246,12 @@ class _Ensemble:
         x: Any,
         num_samples: int,
         steps: int | None = None,
-        name: str = "",
-        estimator_of: EstimatorOf | None = None,
+        what: passes.Pass = AS_IT_IS,
     ):
         self.model = model
         self.num_samples = check_count("num_samples", num_samples)
         self.rows = checked_rows(model, x, steps)
-        self._estimator_of = name, estimator_of
+        self._what = what
 
     def predict(
         self,
@@ -313,7 +310,7 @@ class _Ensemble:
         )
 
     def _sampler(self, by_row: bool) -> Sampler:
-        sampler = sampler_of(self.model, *self._estimator_of, by_row)
+        sampler = sampler_of(self.model, self._what, by_row)
         if not sampler.draws:
             raise ValueError(
                 "Argument `model` must have a layer that draws noise: a stochastic layer, "

@@ -23,7 +23,9 @@ from tfvn.prediction.rows import Structure, specs_of, tensors
 from tfvn.prediction.snapshot import snapshot
 
 Tensor = Any
-EstimatorOf = Callable[[Any], Any]
+
+# The estimators and the posteriors that the layers of a model have.
+AS_IT_IS = passes.Pass()
 
 # Rows of one pass of the part of a model that draws, where all noise is per example;
 # few enough for their activations to stay in a cache; and where each row has a seed.
@@ -52,8 +54,7 @@ class Sampler:
 
     Args:
         model: A model that has been built.
-        estimator_of: Returns the estimator that a layer with random weights is to use;
-            `None` is its own.
+        what: The estimators and posteriors that layers are to use, if not their own.
         by_row: Whether each row has a seed.
 
     Attributes:
@@ -65,17 +66,16 @@ class Sampler:
     def __init__(
         self,
         model: keras.Model,
-        estimator_of: EstimatorOf | None = None,
+        what: passes.Pass = AS_IT_IS,
         by_row: bool = False,
     ):
         # Whoever keeps a sampler shall not keep the model.
         self._model: Callable[[], Any] = weakref.ref(model)
         self._by_row = by_row
+        self._pass = dataclasses.replace(what, adds_kl=False, is_compiled=False)
         if by_row:
-            estimator_of = functools.partial(_estimator_by_row, estimator_of)
-        self._pass = passes.Pass(
-            adds_kl=False, estimator_of=estimator_of, is_compiled=False
-        )
+            estimator_of = functools.partial(_estimator_by_row, what.estimator_of)
+            self._pass = dataclasses.replace(self._pass, estimator_of=estimator_of)
         noise.prepare(model)
         with passes.entered(self._pass):
             layers = all_layers(model)
@@ -274,30 +274,26 @@ class Sampler:
             return summaries, []
 
 
-def _estimator_by_row(estimator_of: EstimatorOf | None, layer: Any) -> Any:
+def _estimator_by_row(estimator_of: Callable | None, layer: Any) -> Any:
     estimator = layer.estimator if estimator_of is None else estimator_of(layer)
     return row_seeds.with_a_kernel_per_row(layer, estimator)
 
 
 def sampler_of(
-    model: keras.Model,
-    name: str = "",
-    estimator_of: EstimatorOf | None = None,
-    by_row: bool = False,
+    model: keras.Model, what: passes.Pass = AS_IT_IS, by_row: bool = False
 ) -> Sampler:
     """Returns the sampler of a model, the same one every time.
 
     Args:
         model: A model that has been built.
-        name: What `estimator_of` is called, as it is the same in every call.
-        estimator_of: As in `Sampler`.
+        what: As in `Sampler`; another one is another sampler.
         by_row: As in `Sampler`.
     """
     samplers = _samplers.setdefault(model, {})
-    sampler = samplers.get((name, by_row))
+    sampler = samplers.get((what, by_row))
     # A model that was changed since is traced again.
     if sampler is None or not sampler.is_up_to_date():
-        sampler = samplers[name, by_row] = Sampler(model, estimator_of, by_row)
+        sampler = samplers[what, by_row] = Sampler(model, what, by_row)
     return sampler
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfvn.layers.inside import functional_graph, stochastic_layers
-from tfvn.prediction.ensemble import without_noise
+from tfvn.prediction.ensemble import MEAN_WEIGHTS
 from tfvn.prediction.outputs import summaries_of
 from tfvn.prediction.sampler import Sampler
 
@@ -112,7 +112,7 @@ class Endpoints:
         return _named(self._model, self._sampler.outputs, summaries)
 
     def _mean(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        sampler = Sampler(self._model, without_noise)
+        sampler = Sampler(self._model, MEAN_WEIGHTS)
         outputs = sampler.call_model(self._checked(tensors))
         draws = [output[:, None] for output in keras.tree.flatten(outputs)]
         summaries = summaries_of(

@@ -69,7 +69,7 @@ class Stream:
         self._seed = seed
         self._example_seed = fold_in(seed, -1) if example_seed is None else example_seed
         self._taken = 0
-        self._loops_around = _loops()
+        self._loops_around = loops()
 
     def next(self, per_example: bool | None = None) -> Tensor:
         """Returns the next seed.
@@ -82,7 +82,7 @@ class Stream:
         seed = self._take(
             self._example_seed if per_example else self._seed, self._taken
         )
-        for loop in _loops():
+        for loop in loops():
             if loop not in self._loops_around:
                 seed = fold_in(seed, _step_of(loop))
         return seed
@@ -91,14 +91,14 @@ class Stream:
         return fold_in(seed, number)
 
 
-def _loops() -> list[Any]:
+def loops() -> list[Any]:
     """Returns the bodies of loops that are being traced, the innermost first."""
-    graph, loops = tf.compat.v1.get_default_graph(), []
+    graph, found = tf.compat.v1.get_default_graph(), []
     while graph is not None:
         if isinstance(graph, WhileBodyFuncGraph):
-            loops.append(graph)
+            found.append(graph)
         graph = getattr(graph, "outer_graph", None)
-    return loops
+    return found
 
 
 def _step_of(loop: Any) -> Tensor:

@@ -66,7 +66,7 @@ def prepare(model: keras.Layer) -> None:
     for layer in all_layers(model):
         if _draws_in_training(layer):
             _check_generator(layer)
-            _wrap(layer, "call", _Call)
+            _wrap(layer, "call", functools.partial(_Call, layer))
         if not isinstance(layer, RandomWeightsLayer):
             for generator in _generators(layer):
                 _wrap(generator, "next", functools.partial(_Next, layer))
@@ -74,8 +74,13 @@ def prepare(model: keras.Layer) -> None:
 
 def _wrap(owner: Any, name: str, wrapper: Callable) -> None:
     # In the instance's own dictionary: Keras's layers lock their attributes when built.
-    if not isinstance(vars(owner).get(name), _Call | _Next):
-        vars(owner)[name] = wrapper(owner, getattr(owner, name))
+    attributes = vars(owner)
+    before = attributes.get(name)
+    if before is None:
+        # Of two threads, the first.
+        attributes.setdefault(name, wrapper(getattr(owner, name)))
+    elif not isinstance(before, _Call | _Next):
+        attributes[name] = wrapper(before)
 
 
 # Objects rather than closures: copies and pickles of their owner have them for themselves.
@@ -100,7 +105,7 @@ class _Call:
 class _Next:
     """The `next` of a layer's seed generator: from a stream, wherever there is one."""
 
-    def __init__(self, layer: Any, generator: Any, own: Callable):
+    def __init__(self, layer: Any, own: Callable):
         self._layer = layer
         functools.update_wrapper(self, own)
 

@@ -14,7 +14,6 @@ from tfvn.estimators.base import (
 )
 from tfvn.estimators.flipout import Flipout
 from tfvn.estimators.local import LocalReparameterization
-from tfvn.estimators.local import OnlyVariance as OnlyVariance
 from tfvn.estimators.weights import MeanWeights, WeightSampling
 
 __all__ = [

@@ -153,14 +153,21 @@ class RandomWeightsLayer(WeightedKL):
         return not all(weight.has_constant_kl for weight in self._random_weights)
 
     @property
+    def estimator_in_use(self) -> estimators.Estimator:
+        """The estimator of the pass that is going on: the layer's own, or another."""
+        estimator_of = passes.current().estimator_of
+        return self.estimator if estimator_of is None else estimator_of(self)
+
+    @property
     def noise_per_example(self) -> bool | None:
         """Whether the examples of a batch get independent noise; `None` without any."""
-        return self.estimator.noise_per_example if self.estimator.draws_noise else None
+        estimator = self.estimator_in_use
+        return estimator.noise_per_example if estimator.draws_noise else None
 
     @property
     def shares_kl_sample(self) -> bool:
         """Whether a KL is estimated from the weights that the forward pass draws."""
-        return self.estimator.draws_weights and any(
+        return self.estimator_in_use.draws_weights and any(
             weight.is_estimated for weight in self._random_weights
         )
 
@@ -296,7 +303,9 @@ class RandomWeightsLayer(WeightedKL):
             add_layer(variable, self)
 
     def _read(self) -> list[Posterior]:
-        return [weight.posterior.read() for weight in self._random_weights]
+        readings = [weight.posterior.read() for weight in self._random_weights]
+        posterior_of = passes.current().posterior_of
+        return readings if posterior_of is None else list(map(posterior_of, readings))
 
     def _kl(self, readings: list[Posterior], drawn: Sequence[Tensor | None]) -> Tensor:
         weights = zip(self._random_weights, readings, drawn, strict=True)

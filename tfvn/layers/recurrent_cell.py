@@ -165,7 +165,7 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
     def draw(self, inputs: Tensor, training: bool | None) -> Any:
         names = [weight.name for weight in self._random_weights]
         readings = self._read()
-        held = self.estimator.hold(
+        held = self.estimator_in_use.hold(
             dict(zip(names, readings, strict=True)),
             tf.shape(inputs)[0],
             self.compute_dtype,

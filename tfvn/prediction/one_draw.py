@@ -13,8 +13,8 @@ from tfvn.layers.inside import all_layers, stochastic_layers
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.layers.recurrent_layer import ReplacesCell, StochasticRNN
 from tfvn.prediction import noise
-from tfvn.prediction.ensemble import seed_pair
 from tfvn.prediction.program import functional_graph
+from tfvn.prediction.seeds import seed_pair
 
 Tensor = Any
 
@@ -126,7 +126,7 @@ class _Holder:
             # A layer that several others have inside is drawn once.
             key = id(layer), name
             if key not in self._drawn:
-                seed = self._stream.next(layer.seed_generator, per_example=False)
+                seed = self._stream.next()
                 self._drawn[key] = posterior.sample(seed)
             getattr(copy, name).assign(self._drawn[key])
         if layer.bias_posterior is None and layer.bias is not None:

@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 from tfvn.layers.inside import stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.prediction.kinds import name_of
+from tfvn.prediction.row_seeds import with_a_kernel_per_row
 
 # Where a SavedModel keeps files that are no part of its graph.
 FOLDER = "assets.extra"
@@ -56,6 +57,11 @@ _DISTRIBUTION = """
 draws disagree on, `epistemic_std`. `samples` are targets, one for each draw of the weights.
 """
 
+_DRAWN_BY = """
+Each row has weights of its own, so that layers {layers} draw their outputs (`local`) in place
+of a kernel for each row (`weights` or `flipout`), which is equal in law.
+"""
+
 _INTERVAL = """
 A target lies between `lower` and `upper` with probability {interval}.
 """
@@ -83,6 +89,7 @@ def write(
         interval: The probability of the interval that is served, if there is one.
     """
     signatures = list(signatures)
+    layers = _served_layers(model)
     names = [name_of(kind) for kind in kinds]
     facts = {
         "model": model.name,
@@ -92,7 +99,7 @@ def write(
         "signatures": signatures,
         "labels": labels,
         "parameters": model.count_params(),
-        "layers": describe_layers(model),
+        "layers": layers,
         "versions": _VERSIONS,
     }
     (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
@@ -114,6 +121,9 @@ def write(
         text += _INTERVAL.format(interval=interval)
     if "mean" not in signatures:
         text += _NO_MEAN
+    swapped = [x["name"] for x in layers if x["drawn_by"] != x["estimator"]]
+    if swapped:
+        text += _DRAWN_BY.format(layers=", ".join(f"`{name}`" for name in swapped))
     (folder / CARD).write_text(text, "utf-8")
     # Those of several outputs are in the facts only, by name.
     if labels is not None and not isinstance(labels, Mapping):
@@ -124,6 +134,16 @@ def read(export: pathlib.Path) -> dict[str, Any]:
     """Returns the facts of an export; none for a SavedModel of another origin."""
     path = export / FOLDER / FACTS
     return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+
+def _served_layers(model: keras.Model) -> list[dict[str, Any]]:
+    """Returns what the layers are made of, and the estimator that the export draws by."""
+    return [
+        {**row, "drawn_by": with_a_kernel_per_row(layer, layer.estimator).alias}
+        for row, layer in zip(
+            describe_layers(model), stochastic_layers(model), strict=True
+        )
+    ]
 
 
 def describe_layers(model: keras.Model) -> list[dict[str, Any]]:

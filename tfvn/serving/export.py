@@ -51,7 +51,8 @@ def export_ensemble(
     - `samples`: the draws themselves, on axis 1. For outputs that are parameters of a
       distribution, a target drawn from the distribution of each draw.
     - `seeded`: as `serving_default`, for two integers `seed` in each row. The same seed
-      and inputs get the same answer, within 1e-5, whatever else is in the batch.
+      and inputs get the same answer, within 1e-5, whatever else is in the batch, and so
+      does `tfvn.ensemble_predict` with these seeds.
     - `mean`: `mean` and `entropy`, or `mean` and `aleatoric_std`, of a pass without
       noise, by the means of all weights. Left out for models with a variance layer, which would guess.
 

@@ -1,8 +1,7 @@
 """What a Keras model needs in order to be trained on the evidence lower bound."""
 
 import contextlib
-import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -239,11 +238,20 @@ class BayesianTraining(BoundLoss):
 
     def make_train_function(self, force: bool = False) -> None:
         if self.train_function is None or force:
-            self.train_function = self._make_function(self.run_train_step)
+            self.train_function = self._make_function(self._known(self.run_train_step))
 
     def make_test_function(self, force: bool = False) -> None:
         if self.test_function is None or force:
-            self.test_function = self._make_function(self.run_test_step)
+            self.test_function = self._make_function(self._known(self.run_test_step))
+
+    def _known(self, step: Callable) -> Callable:
+        """Returns a step whose noise need not find out whether XLA compiles it."""
+
+        def known(data: Any) -> dict[str, Tensor]:
+            with passes.changed(is_compiled=bool(self.jit_compile)):
+                return step(data)
+
+        return known
 
     def run_train_step(self, data: Any) -> dict[str, Tensor]:
         """Runs a `train_step` as `fit` does: the KL weighted, the batch counted.
@@ -282,6 +290,7 @@ class BayesianTraining(BoundLoss):
         weight = self._elbo.weight(training)
         step = passes.Pass(
             owner=self,
+            is_compiled=passes.current().is_compiled,
             kl_weight=weight,
             kl_factor=self._elbo.factor(weight),
             kl_gradient=self._kl_gradient,
@@ -291,10 +300,9 @@ class BayesianTraining(BoundLoss):
 
     def train_step(self, data: Any) -> dict[str, Tensor]:
         is_own = passes.current().owner is not self
-        with self._pass(training=True) as step:
-            drawing = dataclasses.replace(step, num_samples=self._num_samples)
-            with passes.entered(drawing):
-                logs = super().train_step(data)
+        count = self._num_samples
+        with self._pass(training=True), passes.changed(num_samples=count):
+            logs = super().train_step(data)
         if is_own:
             self.training_state.count_batch()  # nobody else does, outside of `fit`
         return logs

@@ -113,16 +113,11 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
         inputs = self.as_floats(inputs)
         kernel = tf.convert_to_tensor(self.kernel)
         _, _, channels, filters = kernel.shape
-        is_joint = self.structure == "channels_and_filters"
         if self.structure != "filters":
-            other = self.filter_source if is_joint else None
-            factors = self.factors((1, 1, channels, filters), training, beside=other)
+            factors = self.factors((1, 1, channels, filters), training)
             kernel = multiply(kernel, factors)
         if self.structure != "channels":
-            other = self.source if is_joint else None
-            factors = self.factors(
-                (1, 1, 1, filters), training, self.filter_source, beside=other
-            )
+            factors = self.factors((1, 1, 1, filters), training, self.filter_source)
             kernel = multiply(kernel, factors)
         outputs = self.convolution_op(inputs, kernel)
         if self.bias is not None:

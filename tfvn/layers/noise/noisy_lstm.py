@@ -105,12 +105,8 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
     def draw(self, inputs: Tensor, training: bool | None) -> list[Tensor]:
         self.add_kl(self.negative_log_prior, training)
         shape = tf.shape(inputs)
-        if self.gates == "tied":
-            return [self.factors(shape, training)]
-        return [
-            self.factors(shape, training, columns=self._gate(index))
-            for index in range(_NUM_GATES)
-        ]
+        count = 1 if self.gates == "tied" else _NUM_GATES
+        return [self.factors(shape, training) for _ in range(count)]
 
     def call(
         self, inputs: Tensor, states: list[Tensor], training: bool = False
@@ -148,10 +144,6 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "gates": self.gates}
-
-    def _gate(self, index: int) -> slice:
-        """Returns the columns of the kernels that belong to a gate."""
-        return slice(index * self.units, (index + 1) * self.units)
 
 
 @keras.saving.register_keras_serializable("tfvn")

@@ -266,11 +266,11 @@ def _try(
         except tf.errors.OpError as error:
             if (why := reason(error)).startswith("Answer"):
                 raise ValueError(
-                    "The answers of an export must be finite, in float32; expected a model "
-                    "that predicts no infinite or missing values for the rows that it is "
-                    "tried with. The spread of a log-normal target is infinite there where "
-                    "that of its logarithm is above 9: train the model to the end, or "
-                    "predict a scale of less range. "
+                    "The answers of an export must be finite in float32; expected "
+                    "`example` to be rows that the model can answer (without `example` "
+                    "it is tried with zeros). If such rows fail too, train the model "
+                    "further: the spread of a log-normal target, for one, is infinite "
+                    "where that of its logarithm is above 9. "
                     f"Received: {why} for signature {signature!r}"
                 ) from error
             raise ValueError(

@@ -53,8 +53,8 @@ def network() -> tfvn.Sequential:
     return tfvn.Sequential(
         [
             keras.Input((1,)),
-            # Few random weights for the data there are: what the draws disagree on is in
-            # the noise that is learned too, and so counts twice in the intervals.
+            # Few random weights for the data there are: with one draw in a training step,
+            # what the draws disagree on is learned as noise too, and so counts twice.
             tfvn.MeanFieldDense(16, activation="tanh", bias_posterior="mean_field"),
             tfvn.layers.NormalHead(1, posterior="mean_field"),
         ]
@@ -69,6 +69,8 @@ def main() -> None:
     parser.add_argument("--train-points", type=int, default=4_000)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seeds", type=int, default=5)
+    # The network's size was chosen with seed 0, which is therefore not reported.
+    parser.add_argument("--first-seed", type=int, default=10)
     parser.add_argument("--rate", type=float, default=2e-2)
     parser.add_argument("--quick", action="store_true", help="two epochs, one seed")
     parser.add_argument(
@@ -81,9 +83,11 @@ def main() -> None:
     start = time.perf_counter()
     coverage = {level: tfvn.metrics.IntervalCoverage(level) for level in LEVELS}
     crps, nll = tfvn.metrics.CRPS(), tfvn.metrics.PredictiveNLL()
-    widths: dict[str, list[float]] = {"inside": [], "beyond": []}
+    # Both sides beyond the data: the noise falls towards the left, and rises on the right.
+    regions = {"inside": (-2, 2), "left": (-4, -3), "right": (3, 4)}
+    widths: dict[str, list[float]] = {where: [] for where in regions}
     noise, truth = [], []
-    for seed in range(options.seeds):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         keras.utils.set_random_seed(seed)
         rng = np.random.default_rng(seed)
         x, y = data(rng, options.train_points)
@@ -99,13 +103,8 @@ def main() -> None:
             metric.update_state(y_test, answer)
         noise.append(answer.aleatoric_std[:, 0])
         truth.append(true_scale(x_test)[:, 0])
-        for where, points in (
-            ("inside", np.linspace(-2, 2, 41)),
-            (
-                "beyond",
-                np.concatenate([np.linspace(-4, -3, 21), np.linspace(3, 4, 21)]),
-            ),
-        ):
+        for where, (start_at, end_at) in regions.items():
+            points = np.linspace(start_at, end_at, 41)
             there = tfvn.ensemble_predict(
                 model, points[:, None].astype("float32"), NUM_SAMPLES, seed=seed
             )
@@ -119,8 +118,7 @@ def main() -> None:
     count = options.seeds * TEST_POINTS
     metrics = {
         "coverage": {str(level): float(m.result()) for level, m in coverage.items()},
-        "width_inside": float(np.mean(widths["inside"])),
-        "width_beyond": float(np.mean(widths["beyond"])),
+        "width": {where: float(np.mean(found)) for where, found in widths.items()},
         "noise_error": float(
             np.mean(np.abs(np.concatenate(noise) / np.concatenate(truth) - 1))
         ),
@@ -135,11 +133,11 @@ def main() -> None:
         error = 2 * math.sqrt(level * (1 - level) / count)
         covered = metrics["coverage"][str(level)]
         print(f"{level:8.0%}  {covered:6.1%}    {error:.1%}")
+    width = metrics["width"]
+    print(f"90 % intervals: {width['inside']:.2f} wide inside of the data, ", end="")
     print(
-        f"90 % intervals: {metrics['width_inside']:.2f} wide inside of the data, ",
-        end="",
+        f"{width['left']:.2f} to the left and {width['right']:.2f} to the right of them"
     )
-    print(f"{metrics['width_beyond']:.2f} beyond them")
     print(f"noise off by {metrics['noise_error']:.0%} on average; ", end="")
     print(f"CRPS {metrics['crps']:.4f}, NLL {metrics['nll']:.4f}")
     options.output.mkdir(parents=True, exist_ok=True)

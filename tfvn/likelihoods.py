@@ -356,7 +356,6 @@ def _check_scale(scale: Any) -> None:
 
 
 __all__ = [
-    "LARGEST_LOG_SCALE",
     "Laplace",
     "Likelihood",
     "LogNormal",
@@ -364,5 +363,4 @@ __all__ = [
     "Poisson",
     "StudentT",
     "get",
-    "registry",
 ]

@@ -4,8 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfvn import estimators
 from tfvn.estimators import Term
+from tfvn.estimators.sums import add
 from tfvn.kernel import KernelSpec, LinearOp
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.posteriors import Posterior
@@ -76,7 +76,7 @@ class StochasticLayer(RandomWeightsLayer):
         self._add_kl(readings, drawn, training)
         offset = self._offset(outputs.dtype)
         if offset is not None:
-            outputs = estimators.add(outputs, offset)
+            outputs = add(outputs, offset)
         if noise is not None:
             outputs += noise
         return outputs if self.activation is None else self.activation(outputs)

@@ -38,14 +38,6 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
     is_recurrent = True
     gates: int
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        # By name, so that `seed`, an argument of the twin and of ours, is one of them.
-        super().__init__(**self.given_by_position(args), **kwargs)
-
-    @classmethod
-    def kernel_arguments(cls) -> tuple[str, ...]:
-        return ("kernel", "recurrent")
-
     @property
     def recurrent_posterior(self) -> Posterior:
         """What is learned about the recurrent kernel."""

@@ -1,6 +1,6 @@
 """What is learned about a kernel: the posteriors."""
 
-from tfvn.posteriors.base import Posterior, get, register, registry, serialize
+from tfvn.posteriors.base import Posterior, get, register, serialize
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
 from tfvn.posteriors.k_tied import KTied
 from tfvn.posteriors.mean_field import MeanField
@@ -14,6 +14,5 @@ __all__ = [
     "Variance",
     "get",
     "register",
-    "registry",
     "serialize",
 ]

@@ -9,12 +9,13 @@ from typing import Any
 import keras
 import tensorflow_probability as tfp
 
+from tfvn import support
 from tfvn.kernel import KernelSpec, LinearOp
 from tfvn.registry import Registry
 
 Tensor = Any
 
-registry = Registry("posterior")
+registry = Registry("posterior", support.add_posterior)
 register = registry.register
 get = registry.get
 serialize = registry.serialize
@@ -46,9 +47,10 @@ class Posterior(abc.ABC):
     many layers. Values are in the dtype of the variables, whatever a layer computes
     in.
 
-    To add one, subclass this, implement the abstract methods, and give the class an
-    alias with `tfvn.posteriors.register`. Arguments of the constructor must be
-    returned by `get_config`.
+    To add one, subclass this, implement the abstract methods, and register the class
+    with an alias: `@tfvn.posteriors.register("mine")`. If its `law` is a new one, pass
+    what combines with it differently than with any other: `support={...}`. Arguments
+    of the constructor must be returned by `get_config`.
 
     Attributes:
         law: The row of the support tables: the shape of the weights' distribution.

@@ -69,7 +69,7 @@ class Rows:
     def batches(self, size: int) -> Iterator[Any]:
         """Yields `size` rows at a time, and in the end what is left.
 
-        Data without rows are one batch without rows: they still have a shape.
+        Rows of another shape than those before them begin a batch of their own. Data without rows are one batch without rows: they still have a shape.
         """
         if self.count is None:
             yield from self._batched_anew(size)
@@ -85,6 +85,10 @@ class Rows:
         waiting: list[Any] = []
         count = taken = 0
         for batch in map(self._arrange, self._stream):
+            if waiting and _shapes_of_rows(waiting[-1]) != _shapes_of_rows(batch):
+                if count:
+                    yield _join(waiting)
+                waiting, taken, count = [], taken + count, 0
             waiting.append(batch)
             count += length(batch)
             if count < size:
@@ -221,6 +225,11 @@ def _map(function: Callable[..., Any], *structures: Any) -> Any:
     return keras.tree.map_structure(
         lambda *rows: None if rows[0] is None else function(*rows), *structures
     )
+
+
+def _shapes_of_rows(x: Any) -> list[Any]:
+    flat = keras.tree.flatten(x)
+    return [None if rows is None else tuple(rows.shape[1:]) for rows in flat]
 
 
 def _slice(x: Any, start: int, stop: int) -> Any:

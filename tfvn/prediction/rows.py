@@ -163,9 +163,10 @@ def _check_shapes(shapes: list[tuple[int, ...]]) -> None:
                 if sizes[0] != sizes[1]
             ]
             raise ValueError(
-                "Argument `x` must have rows of one shape in all batches; pad them to "
-                f"the same size on axis {axes[0]}, or predict each batch by itself. "
-                f"Received: rows of shapes {first} and {other}"
+                "The outputs of all batches must be of one shape, to be joined; pad the "
+                f"rows of `x` so that axis {axes[0]} of the outputs has one size, or "
+                "predict each batch by itself. "
+                f"Received: outputs for a row of shapes {first} and {other}"
             )
 
 

@@ -3,11 +3,13 @@
 import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import keras
+import tensorflow as tf
+import tensorflow_probability as tfp
 
-from tfvn.installed import version
 from tfvn.layers.inside import stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.prediction.kinds import name_of
@@ -19,7 +21,12 @@ FACTS = "ensemble.json"
 CARD = "README.md"
 LABELS = "labels.txt"
 
-_LIBRARIES = ("tfvn", "tensorflow", "keras", "tensorflow-probability")
+_VERSIONS = {
+    "tfvn": version("tfvn"),
+    "tensorflow": tf.__version__,
+    "keras": keras.__version__,
+    "tensorflow-probability": tfp.__version__,
+}
 
 _SIGNATURES = {
     "serving_default": "mean, spread and entropies of {num_samples} fresh draws",
@@ -93,7 +100,7 @@ def write(
         "labels": labels,
         "parameters": model.count_params(),
         "layers": layers,
-        "versions": {name: version(name) for name in _LIBRARIES},
+        "versions": _VERSIONS,
     }
     (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
     rows = [
@@ -104,7 +111,7 @@ def write(
         name=model.name,
         num_samples=num_samples,
         parameters=model.count_params(),
-        tfvn=version("tfvn"),
+        tfvn=_VERSIONS["tfvn"],
         outputs=", ".join(names),
         signatures="\n".join(rows),
     )

@@ -5,7 +5,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.layers.weighted_kl import UNKNOWN_SIZE
 from tfvn.training import schedules
 from tfvn.training.state import TrainingState, read
 from tfvn.training.train_size import ADVICE, TrainingData
@@ -94,25 +93,6 @@ class ELBO:
             step = tf.cast(self.state.batches.value, tf.float32)
         return tf.cast(self.schedule(step, self.state.steps.value), tf.float32)
 
-    def factor_in_a_loop(self, training: bool) -> Tensor:
-        """Returns what a KL is multiplied by in a training loop of the user's own.
-
-        Args:
-            training: As in `weight`.
-        """
-        schedule = self.schedule
-        if training and not isinstance(schedule, schedules.Constant):
-            raise ValueError(
-                "A schedule of the KL counts the batches of `fit`, and would stand still "
-                "in a training loop of your own; call `model.run_train_step((x, y))` for "
-                "each batch, or compile with a number. "
-                f"Received: kl_schedule={type(schedule).__name__}"
-            )
-        factor = self.factor(self.weight(training))
-        if factor is None:
-            raise ValueError(UNKNOWN_SIZE)
-        return factor
-
     def _check_epochs_are_known(self, received: str) -> None:
         if self.schedule.needs_steps_per_epoch:
             name = type(self.schedule).__name__
@@ -136,8 +116,9 @@ class ELBOTracker(keras.metrics.Metric):
     def __init__(self, size: keras.Variable, name: str = "elbo"):
         super().__init__(name=name)
         self._size = [size]  # in a list of another's, so that it is not reset
-        self.sums = self.add_variable(shape=(3,), initializer="zeros", name="sums")
-        self.count = self.add_variable(shape=(), initializer="zeros", name="count")
+        # Of the type of the size, whatever `keras.config.floatx` is.
+        self.sums = self.add_variable((3,), "zeros", dtype=size.dtype, name="sums")
+        self.count = self.add_variable((), "zeros", dtype=size.dtype, name="count")
 
     def update_state(self, values: Tensor, sample_weight: Tensor) -> None:
         """Adds the `nll`, `kl` and `kl_weight` of a batch.

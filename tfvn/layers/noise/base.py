@@ -14,7 +14,6 @@ from tensorflow_probability import distributions as tfd
 from tfvn import passes, random
 from tfvn.distributions import noise as noise_laws
 from tfvn.distributions import noise_law, serialize
-from tfvn.layers.signatures import ClassSignature, merged_signature
 from tfvn.layers.weighted_kl import WeightedKL, check_kl_weight
 from tfvn.validation import as_number
 
@@ -97,11 +96,6 @@ class NoiseLayer(keras.Layer):
         self.normalize = normalize
         self.seed = seed
         self.seed_generator = random.SeedGenerator(seed)
-
-    def __init_subclass__(cls, **kwargs: Any):
-        super().__init_subclass__(**kwargs)
-        # `help()` and notebooks then show the Keras twin's arguments and ours.
-        cls.__signature__ = ClassSignature(merged_signature(cls))
 
     def factors(
         self,

@@ -50,7 +50,8 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
     As `keras.callbacks.ReduceLROnPlateau`, but each group has a monitor, a patience and a
     cooldown of its own, and only its own rate is cut: means that have converged do not
     slow down the scales. The model must be compiled with a dictionary of optimizers.
-    `tfvn.Model` logs the rates, as they are after the cut.
+    `tfvn.Model` logs the rates that an epoch was trained with, as Keras does: a cut shows
+    in the next epoch.
 
     Args:
         monitors: A dictionary with the name of a logged metric for each group that is to

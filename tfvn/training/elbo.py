@@ -5,7 +5,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.layers.weighted_kl import UNKNOWN_SIZE
 from tfvn.training import schedules
 from tfvn.training.state import TrainingState, read
 from tfvn.training.train_size import ADVICE, TrainingData
@@ -93,25 +92,6 @@ class ELBO:
         else:
             step = tf.cast(self.state.batches.value, tf.float32)
         return tf.cast(self.schedule(step, self.state.steps.value), tf.float32)
-
-    def factor_in_a_loop(self, training: bool) -> Tensor:
-        """Returns what a KL is multiplied by in a training loop of the user's own.
-
-        Args:
-            training: As in `weight`.
-        """
-        schedule = self.schedule
-        if training and not isinstance(schedule, schedules.Constant):
-            raise ValueError(
-                "A schedule of the KL counts the batches of `fit`, and would stand still "
-                "in a training loop of your own; call `model.run_train_step((x, y))` for "
-                "each batch, or compile with a number. "
-                f"Received: kl_schedule={type(schedule).__name__}"
-            )
-        factor = self.factor(self.weight(training))
-        if factor is None:
-            raise ValueError(UNKNOWN_SIZE)
-        return factor
 
     def _check_epochs_are_known(self, received: str) -> None:
         if self.schedule.needs_steps_per_epoch:

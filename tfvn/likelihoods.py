@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from tfvn.registry import Registry
+from tfvn.utils.registry import Registry
 
 Tensor = Any
 

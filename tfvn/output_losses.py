@@ -4,8 +4,8 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.inside import functional_graph, last_layer
 from tfvn.likelihoods import Likelihood, likelihood_of
+from tfvn.utils.models import functional_graph, last_layer
 
 
 def losses_of(model: keras.Model, structure: Any) -> list[Any]:

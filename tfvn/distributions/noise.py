@@ -19,7 +19,7 @@ from tfvn.distributions.rayleigh import Rayleigh
 from tfvn.distributions.scale_mixture import ScaleMixture, is_density
 from tfvn.distributions.serialization import deserialize, is_config
 from tfvn.distributions.spike_and_slab import SpikeAndSlab
-from tfvn.validation import as_number
+from tfvn.utils.validation import as_number
 
 Tensor = Any
 Builder = Callable[..., tfd.Distribution]

@@ -4,10 +4,10 @@ import abc
 from typing import Any, NamedTuple
 
 from tfvn import random, support
-from tfvn.held_weights import FlippedWeights, HeldWeights
+from tfvn.estimators.sequence_weights import FlippedWeights, HeldWeights
 from tfvn.kernel import LinearOp
 from tfvn.posteriors.base import Posterior
-from tfvn.registry import Registry
+from tfvn.utils.registry import Registry
 
 Tensor = Any
 Held = HeldWeights | FlippedWeights

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tfvn import random
 from tfvn.estimators.base import Estimate, Estimator, Held, Term, register
-from tfvn.estimators.sums import around_the_mean, delta_of, sum_of
-from tfvn.held_weights import FlippedWeights
+from tfvn.estimators.sequence_weights import FlippedWeights
+from tfvn.estimators.terms import around_the_mean, delta_of, sum_of
 from tfvn.posteriors.base import Posterior
 
 Tensor = Any

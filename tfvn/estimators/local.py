@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfvn import random
 from tfvn.estimators.base import Estimate, Estimator, Term, register
-from tfvn.estimators.sums import around_the_mean, means_of, sum_of
+from tfvn.estimators.terms import around_the_mean, means_of, sum_of
 
 Tensor = Any
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from tfvn import random
 from tfvn.estimators.base import Estimate, Estimator, Held, Term, register
-from tfvn.estimators.sums import mean_of, sum_of
-from tfvn.held_weights import HeldWeights
+from tfvn.estimators.sequence_weights import HeldWeights
+from tfvn.estimators.terms import mean_of, sum_of
 from tfvn.posteriors.base import Posterior
 
 Tensor = Any

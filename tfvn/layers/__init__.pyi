@@ -2,20 +2,16 @@
 from typing import Any
 
 from tfvn.layers.base import StochasticLayer as StochasticLayer
-from tfvn.layers.conv1d import Conv1D as _Conv1D
-from tfvn.layers.conv2d import Conv2D as _Conv2D
-from tfvn.layers.conv2d_transpose import Conv2DTranspose as _Conv2DTranspose
-from tfvn.layers.conv3d import Conv3D as _Conv3D
-from tfvn.layers.dense import Dense as _Dense
-from tfvn.layers.depthwise_conv2d import DepthwiseConv2D as _DepthwiseConv2D
-from tfvn.layers.einsum_dense import EinsumDense as _EinsumDense
-from tfvn.layers.gru import GRU as _GRU
-from tfvn.layers.gru_cell import GRUCell as _GRUCell
+from tfvn.layers.convolutional.conv1d import Conv1D as _Conv1D
+from tfvn.layers.convolutional.conv2d import Conv2D as _Conv2D
+from tfvn.layers.convolutional.conv2d_transpose import Conv2DTranspose as _Conv2DTranspose
+from tfvn.layers.convolutional.conv3d import Conv3D as _Conv3D
+from tfvn.layers.convolutional.depthwise_conv2d import DepthwiseConv2D as _DepthwiseConv2D
+from tfvn.layers.core.dense import Dense as _Dense
+from tfvn.layers.core.einsum_dense import EinsumDense as _EinsumDense
 from tfvn.layers.heads import LikelihoodHead as LikelihoodHead
 from tfvn.layers.heads import NormalHead as NormalHead
 from tfvn.layers.learned_scale import LearnedScale as _LearnedScale
-from tfvn.layers.lstm import LSTM as _LSTM
-from tfvn.layers.lstm_cell import LSTMCell as _LSTMCell
 from tfvn.layers.noise.multiplicative_noise import MultiplicativeNoise as _MultiplicativeNoise
 from tfvn.layers.noise.noisy_conv2d import NoisyConv2D as _NoisyConv2D
 from tfvn.layers.noise.noisy_dense import NoisyDense as _NoisyDense
@@ -24,8 +20,12 @@ from tfvn.layers.noise.noisy_lstm import NoisyLSTMCell as _NoisyLSTMCell
 from tfvn.layers.noise.noisy_residual import NoisyResidual as _NoisyResidual
 from tfvn.layers.presets import Preset as Preset
 from tfvn.layers.random_weights_layer import RandomWeightsLayer as RandomWeightsLayer
-from tfvn.layers.recurrent_cell import StochasticRNNCell as StochasticRNNCell
-from tfvn.layers.recurrent_layer import StochasticRNN as StochasticRNN
+from tfvn.layers.recurrent.base_cell import StochasticRNNCell as StochasticRNNCell
+from tfvn.layers.recurrent.base_layer import StochasticRNN as StochasticRNN
+from tfvn.layers.recurrent.gru import GRU as _GRU
+from tfvn.layers.recurrent.gru_cell import GRUCell as _GRUCell
+from tfvn.layers.recurrent.lstm import LSTM as _LSTM
+from tfvn.layers.recurrent.lstm_cell import LSTMCell as _LSTMCell
 
 class GRU(_GRU):
     """A `keras.layers.GRU` whose kernels are distributions.

@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfvn.estimators import Term
-from tfvn.estimators.sums import add
+from tfvn.estimators.terms import add
 from tfvn.kernel import KernelSpec, LinearOp
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.posteriors import Posterior

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from tfvn import likelihoods, posteriors
-from tfvn.layers.dense import Dense
+from tfvn.layers.core.dense import Dense
 
 Tensor = Any
 

@@ -11,10 +11,10 @@ import tensorflow as tf
 # How Keras itself reads a `PyDataset`, with its workers; it has no public name.
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-from tfvn.layers.inside import all_layers, functional_graph
 from tfvn.prediction.program import inputs_by_name
 from tfvn.prediction.rows import as_rows, as_tensor, concatenate, row_of_zeros
-from tfvn.validation import check_count
+from tfvn.utils.models import all_layers, functional_graph
+from tfvn.utils.validation import check_count
 
 
 class Rows:

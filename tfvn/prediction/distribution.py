@@ -10,7 +10,7 @@ from tfvn import likelihoods
 from tfvn.likelihoods import Likelihood
 from tfvn.prediction.mixture import Mixture
 from tfvn.prediction.result import EnsemblePrediction
-from tfvn.validation import check_number
+from tfvn.utils.validation import check_number
 
 # Numbers of draws that are worked on at a time, so that memory is bounded.
 _NUMBERS_AT_A_TIME = 4_000_000

@@ -7,7 +7,6 @@ import keras
 import tensorflow as tf
 
 from tfvn import likelihoods
-from tfvn.layers.inside import functional_graph
 from tfvn.likelihoods import Likelihood, likelihood_of
 from tfvn.output_losses import last_layers, losses_of, output_names
 from tfvn.prediction.outputs import (
@@ -18,6 +17,7 @@ from tfvn.prediction.outputs import (
     PROBABILITIES,
     REGRESSION,
 )
+from tfvn.utils.models import functional_graph
 
 AUTO = "auto"
 

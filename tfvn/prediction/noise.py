@@ -22,8 +22,8 @@ from keras.src.layers.preprocessing.data_layer import DataLayer
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
 from tfvn import passes
-from tfvn.layers.inside import all_layers
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
+from tfvn.utils.models import all_layers
 
 
 def noise_of(layer: Any) -> bool | None:

@@ -20,8 +20,8 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.models.functional import Functional
 
 from tfvn.layers.base import StochasticLayer
-from tfvn.layers.inside import all_layers, functional_graph
 from tfvn.prediction import noise
+from tfvn.utils.models import all_layers, functional_graph
 
 Tensor = Any
 

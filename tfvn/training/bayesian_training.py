@@ -13,7 +13,6 @@ from keras.src.trainers.data_adapters.array_slicing import (
 )
 
 from tfvn import passes
-from tfvn.layers.inside import weighted_layers
 from tfvn.training import elbo, schedules, train_size
 from tfvn.training.bound_loss import BoundLoss
 from tfvn.training.callbacks.steps import interrupt
@@ -22,7 +21,8 @@ from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import as_metrics_see
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
-from tfvn.validation import check_choice, check_count
+from tfvn.utils.models import weighted_layers
+from tfvn.utils.validation import check_choice, check_count
 
 Tensor = Any
 

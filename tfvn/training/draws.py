@@ -12,7 +12,7 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.trainers.compile_utils import get_loss
 
 from tfvn import passes
-from tfvn.layers.inside import all_layers, has_noise_per_example
+from tfvn.utils.models import all_layers, has_noise_per_example
 
 Tensor = Any
 

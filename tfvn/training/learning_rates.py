@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 from keras.optimizers.schedules import LearningRateSchedule
 
-from tfvn.validation import check_choice, check_count, check_number
+from tfvn.utils.validation import check_choice, check_count, check_number
 
 __all__ = ["Cyclical", "WarmUp"]
 

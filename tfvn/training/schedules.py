@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.validation import as_number, check_count, check_number
+from tfvn.utils.validation import as_number, check_count, check_number
 
 __all__ = [
     "Constant",

@@ -15,7 +15,7 @@ from tfvn import passes, random
 from tfvn.distributions import noise as noise_laws
 from tfvn.distributions import noise_law, serialize
 from tfvn.layers.weighted_kl import WeightedKL, check_kl_weight
-from tfvn.validation import as_number
+from tfvn.utils.validation import as_number
 
 Tensor = Any
 

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.layers.noise.base import NoiseLayer, multiply
-from tfvn.validation import as_number
+from tfvn.utils.validation import as_number
 
 Tensor = Any
 

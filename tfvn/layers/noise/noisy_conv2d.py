@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.distributions import serialize
-from tfvn.estimators.sums import add
+from tfvn.estimators.terms import add
 from tfvn.layers.noise.base import (
     NoisyKernelLayer,
     check_structure,

@@ -6,9 +6,9 @@ import keras
 import tensorflow as tf
 
 from tfvn.distributions import serialize
-from tfvn.layers.held_in_call import HoldsDraws
 from tfvn.layers.noise.base import NoisyKernelLayer, check_structure, multiply
-from tfvn.layers.recurrent_layer import OfCell, ReplacesCell
+from tfvn.layers.recurrent.base_layer import OfCell, ReplacesCell
+from tfvn.layers.recurrent.draw_once import HoldsDraws
 from tfvn.layers.signatures import given
 
 Tensor = Any

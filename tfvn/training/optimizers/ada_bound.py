@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.validation import as_number
+from tfvn.utils.validation import as_number
 
 Tensor = Any
 

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.optimizers.ada_bound import check_learning_rate, check_number
-from tfvn.validation import check_count
+from tfvn.utils.validation import check_count
 
 Tensor = Any
 

@@ -25,7 +25,7 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     Example:
 
     >>> import numpy as np
-    >>> from tfvn.validation import check_count
+    >>> from tfvn.utils.validation import check_count
     >>> check_count("patience", np.int64(3))
     3
     """
@@ -66,7 +66,7 @@ def check_number(
     Example:
 
     >>> import numpy as np
-    >>> from tfvn.validation import check_number
+    >>> from tfvn.utils.validation import check_number
     >>> check_number("factor", np.float32(0.5), above=0, below=1)
     0.5
     """
@@ -102,7 +102,7 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
 
     Example:
 
-    >>> from tfvn.validation import check_choice
+    >>> from tfvn.utils.validation import check_choice
     >>> check_choice("mode", "min", ("min", "max"))
     'min'
     """

@@ -1,11 +1,11 @@
-"""Transposed convolutions with a random kernel."""
+"""Depthwise convolutions with a random kernel."""
 
 from typing import Any
 
 import keras
 
 from tfvn.kernel import KernelSpec
-from tfvn.layers.base_convolution import StochasticConvolution
+from tfvn.layers.convolutional.base import StochasticConvolution
 from tfvn.layers.presets import Preset
 from tfvn.layers.signatures import given
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
@@ -14,51 +14,58 @@ Tensor = Any
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class Conv2DTranspose(StochasticConvolution, keras.layers.Conv2DTranspose):
-    """A `keras.layers.Conv2DTranspose` whose kernel is a distribution.
+class DepthwiseConv2D(StochasticConvolution, keras.layers.DepthwiseConv2D):
+    """A `keras.layers.DepthwiseConv2D` whose kernel is a distribution.
 
-    With the `"local"` estimator each output element has its exact distribution, but
-    the covariance between positions, which share weights, is dropped.
+    As a matrix, the kernel has a row for each place of the window and a column for
+    each output channel. With the `"local"` estimator each output element has its
+    exact distribution, but the covariance between positions, which share weights, is
+    dropped.
 
     Args:
-        filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
         posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
-        **kwargs: Every other argument of `keras.layers.Conv2DTranspose`.
+        **kwargs: Every other argument of `keras.layers.DepthwiseConv2D`. Its
+            `depthwise_initializer`, `depthwise_regularizer` and
+            `depthwise_constraint` act as those of the kernel do elsewhere.
 
     Input shape:
         `(batch_size, height, width, channels)`, or with the channels first.
 
     Output shape:
-        `(batch_size, new_height, new_width, filters)`, or with the filters first.
+        `(batch_size, new_height, new_width, channels * depth_multiplier)`, or with the
+        channels first.
 
     Example:
 
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = tfvn.layers.Conv2DTranspose(4, 3, posterior="variance", strides=2)
-    >>> layer(np.ones((2, 4, 4, 1))).shape
-    TensorShape([2, 9, 9, 4])
+    >>> layer = tfvn.layers.DepthwiseConv2D(
+    ...     3, posterior="variance", depth_multiplier=2
+    ... )
+    >>> layer(np.ones((2, 8, 8, 3))).shape
+    TensorShape([2, 6, 6, 6])
     """
+
+    kernel_argument = "depthwise"
 
     def __init__(
         self,
-        filters: int,
         kernel_size: Any,
         strides: Any = (1, 1),
         padding: str = "valid",
-        output_padding: Any = None,
+        depth_multiplier: int = 1,
         data_format: str | None = None,
         dilation_rate: Any = (1, 1),
         activation: Any = None,
         use_bias: bool = True,
-        kernel_initializer: Any = None,
+        depthwise_initializer: Any = None,
         bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
+        depthwise_regularizer: Any = None,
         bias_regularizer: Any = None,
         activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
+        depthwise_constraint: Any = None,
         bias_constraint: Any = None,
         *,
         posterior: Any = "mean_field",
@@ -75,54 +82,56 @@ class Conv2DTranspose(StochasticConvolution, keras.layers.Conv2DTranspose):
 
     def kernel_spec(self, input_shape: tuple[int | None, ...]) -> KernelSpec:
         channels = self.check_channels(input_shape)
-        shape = (*self.kernel_size, self.filters, channels)
-        return KernelSpec(shape, output_axes=(self.rank,))
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
+        return KernelSpec(shape, output_axes=(self.rank, self.rank + 1))
 
     def linear_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
-        return keras.ops.conv_transpose(
+        return keras.ops.depthwise_conv(
             inputs,
             kernel,
-            strides=list(self.strides),
+            strides=self.strides,
             padding=self.padding,
-            output_padding=self.output_padding,
             dilation_rate=self.dilation_rate,
             data_format=self.data_format,
         )
 
     def factored_op(self, inputs: Tensor, left: Tensor, right: Tensor) -> Tensor:
         channels = inputs.shape[self.channel_axis]
-        kernel = keras.ops.reshape(left, (*self.kernel_size, channels, -1))
-        outputs = self.linear_op(inputs, keras.ops.swapaxes(kernel, -1, -2))
-        return self.mix_channels(outputs, right[None])
+        rank = left.shape[-1]
+        # All channels have the same rows, so each gets the same thin kernel.
+        kernel = keras.ops.reshape(left, (*self.kernel_size, 1, rank))
+        kernel = keras.ops.tile(kernel, (1,) * self.rank + (channels, 1))
+        outputs = self.linear_op(inputs, kernel)
+        weights = keras.ops.reshape(right, (rank, channels, self.depth_multiplier))
+        return self.mix_channels(outputs, keras.ops.swapaxes(weights, 0, 1))
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceConv2DTranspose(Preset, Conv2DTranspose, posterior=Variance):
-    """A transposed 2D convolution whose weights have mean zero and learned variances.
+class VarianceDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=Variance):
+    """A depthwise 2D convolution whose weights have mean zero and learned variances.
 
     See `tfvn.VarianceDense` for what such a layer is.
 
     Args:
-        filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
         noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
-        **kwargs: Every other argument of `tfvn.layers.Conv2DTranspose` and of
-            `keras.layers.Conv2DTranspose`; `kernel_initializer` gives the initial
+        **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
+            `keras.layers.DepthwiseConv2D`; `depthwise_initializer` gives the initial
             scales.
 
     Input shape:
-        As `keras.layers.Conv2DTranspose`.
+        As `keras.layers.DepthwiseConv2D`.
 
     Output shape:
-        As `keras.layers.Conv2DTranspose`.
+        As `keras.layers.DepthwiseConv2D`.
 
     Example:
 
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = tfvn.VarianceConv2DTranspose(4, 3, strides=2)
-    >>> layer(np.ones((2, 4, 4, 1))).shape
-    TensorShape([2, 9, 9, 4])
+    >>> layer = tfvn.VarianceDepthwiseConv2D(3)
+    >>> layer(np.ones((2, 8, 8, 2))).shape
+    TensorShape([2, 6, 6, 2])
 
     Reference:
 
@@ -131,38 +140,37 @@ class VarianceConv2DTranspose(Preset, Conv2DTranspose, posterior=Variance):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutConv2DTranspose(
-    Preset, Conv2DTranspose, posterior=GaussianDropout
+class GaussianDropoutDepthwiseConv2D(
+    Preset, DepthwiseConv2D, posterior=GaussianDropout
 ):
-    """A transposed 2D convolution whose weights carry learned Gaussian noise.
+    """A depthwise 2D convolution whose weights carry learned Gaussian noise.
 
     See `tfvn.GaussianDropoutDense` for what such a layer is.
 
     Args:
-        filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
         initial_log_alpha: Where log alpha starts.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.Conv2DTranspose` and of
-            `keras.layers.Conv2DTranspose`; `kernel_initializer` gives the initial
+        **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
+            `keras.layers.DepthwiseConv2D`; `depthwise_initializer` gives the initial
             means.
 
     Input shape:
-        As `keras.layers.Conv2DTranspose`.
+        As `keras.layers.DepthwiseConv2D`.
 
     Output shape:
-        As `keras.layers.Conv2DTranspose`.
+        As `keras.layers.DepthwiseConv2D`.
 
     Example:
 
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = tfvn.GaussianDropoutConv2DTranspose(4, 3, strides=2, kl_weight=1e-3)
-    >>> layer(np.ones((2, 4, 4, 1))).shape
-    TensorShape([2, 9, 9, 4])
+    >>> layer = tfvn.GaussianDropoutDepthwiseConv2D(3, kl_weight=1e-3)
+    >>> layer(np.ones((2, 8, 8, 2))).shape
+    TensorShape([2, 6, 6, 2])
 
     Reference:
 
@@ -172,35 +180,34 @@ class GaussianDropoutConv2DTranspose(
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldConv2DTranspose(Preset, Conv2DTranspose, posterior=MeanField):
-    """A transposed 2D convolution whose weights are independent Normals.
+class MeanFieldDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=MeanField):
+    """A depthwise 2D convolution whose weights are independent Normals.
 
     See `tfvn.MeanFieldDense` for what such a layer is.
 
     Args:
-        filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
         scale_initializer: Initial standard deviations: a positive number or a Keras
             initializer.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.Conv2DTranspose` and of
-            `keras.layers.Conv2DTranspose`; `kernel_initializer` gives the initial
+        **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
+            `keras.layers.DepthwiseConv2D`; `depthwise_initializer` gives the initial
             means.
 
     Input shape:
-        As `keras.layers.Conv2DTranspose`.
+        As `keras.layers.DepthwiseConv2D`.
 
     Output shape:
-        As `keras.layers.Conv2DTranspose`.
+        As `keras.layers.DepthwiseConv2D`.
 
     Example:
 
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = tfvn.MeanFieldConv2DTranspose(4, 3, strides=2, kl_weight=1e-3)
-    >>> layer(np.ones((2, 4, 4, 1))).shape
-    TensorShape([2, 9, 9, 4])
+    >>> layer = tfvn.MeanFieldDepthwiseConv2D(3, kl_weight=1e-3)
+    >>> layer(np.ones((2, 8, 8, 2))).shape
+    TensorShape([2, 6, 6, 2])
 
     Reference:
 
@@ -209,34 +216,33 @@ class MeanFieldConv2DTranspose(Preset, Conv2DTranspose, posterior=MeanField):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedConv2DTranspose(Preset, Conv2DTranspose, posterior=KTied):
-    """A transposed 2D convolution whose weights are Normals with scales of low rank.
+class KTiedDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=KTied):
+    """A depthwise 2D convolution whose weights are Normals with scales of low rank.
 
     See `tfvn.KTiedDense` for what such a layer is.
 
     Args:
-        filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
         rank: Rank of the standard deviations; `None` is 2, or less for a small kernel.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.Conv2DTranspose` and of
-            `keras.layers.Conv2DTranspose`; `kernel_initializer` gives the initial
+        **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
+            `keras.layers.DepthwiseConv2D`; `depthwise_initializer` gives the initial
             means.
 
     Input shape:
-        As `keras.layers.Conv2DTranspose`.
+        As `keras.layers.DepthwiseConv2D`.
 
     Output shape:
-        As `keras.layers.Conv2DTranspose`.
+        As `keras.layers.DepthwiseConv2D`.
 
     Example:
 
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = tfvn.KTiedConv2DTranspose(4, 3, strides=2, kl_weight=1e-3)
-    >>> layer(np.ones((2, 4, 4, 1))).shape
-    TensorShape([2, 9, 9, 4])
+    >>> layer = tfvn.KTiedDepthwiseConv2D(3, kl_weight=1e-3)
+    >>> layer(np.ones((2, 8, 8, 2))).shape
+    TensorShape([2, 6, 6, 2])
 
     Reference:
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfvn import validation
+from tfvn.utils import validation
 
 WHOLE = [3, np.int64(3), np.uint8(3), np.array(3), tf.constant(3)]
 NUMBERS = [0.5, np.float32(0.5), np.float16(0.5), np.array(0.5), tf.constant(0.5)]

@@ -7,7 +7,7 @@ import keras
 import tensorflow_probability as tfp
 
 from tfvn import random
-from tfvn.layers.recurrent_cell import StochasticRNNCell
+from tfvn.layers.recurrent.base_cell import StochasticRNNCell
 
 Tensor = Any
 

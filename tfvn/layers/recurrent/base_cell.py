@@ -6,8 +6,8 @@ import keras
 import tensorflow as tf
 
 from tfvn.kernel import KernelSpec
-from tfvn.layers.held_in_call import HoldsDraws
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
+from tfvn.layers.recurrent.draw_once import HoldsDraws
 from tfvn.posteriors import Posterior
 
 Tensor = Any

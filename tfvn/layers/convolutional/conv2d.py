@@ -2,7 +2,7 @@
 
 import keras
 
-from tfvn.layers.base_convolution import StochasticPlainConvolution
+from tfvn.layers.convolutional.base import StochasticPlainConvolution
 from tfvn.layers.presets import Preset
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 

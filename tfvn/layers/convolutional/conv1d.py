@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.base_convolution import StochasticPlainConvolution
+from tfvn.layers.convolutional.base import StochasticPlainConvolution
 from tfvn.layers.presets import Preset
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 

@@ -1,6 +1,7 @@
 """Layers with a random kernel, generic ones and presets by name, and with noise."""
 
-from tfvn.layers.base import StochasticLayer
+from tfvn.layers.base import RandomWeightsLayer, StochasticLayer
+from tfvn.layers.constructors import Preset
 from tfvn.layers.convolutional.conv1d import (
     Conv1D,
     GaussianDropoutConv1D,
@@ -50,8 +51,7 @@ from tfvn.layers.core.einsum_dense import (
     MeanFieldEinsumDense,
     VarianceEinsumDense,
 )
-from tfvn.layers.heads import LikelihoodHead, NormalHead
-from tfvn.layers.learned_scale import LearnedScale
+from tfvn.layers.heads import LearnedScale, LikelihoodHead, NormalHead
 from tfvn.layers.noise import (
     MultiplicativeNoise,
     NoisyConv2D,
@@ -60,8 +60,6 @@ from tfvn.layers.noise import (
     NoisyLSTMCell,
     NoisyResidual,
 )
-from tfvn.layers.presets import Preset
-from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.layers.recurrent.base_cell import StochasticRNNCell
 from tfvn.layers.recurrent.base_layer import StochasticRNN
 from tfvn.layers.recurrent.gru import (
@@ -93,74 +91,5 @@ from tfvn.layers.recurrent.lstm_cell import (
     VarianceLSTMCell,
 )
 
-__all__ = [
-    "GRU",
-    "LSTM",
-    "Conv1D",
-    "Conv2D",
-    "Conv2DTranspose",
-    "Conv3D",
-    "Dense",
-    "DepthwiseConv2D",
-    "EinsumDense",
-    "GRUCell",
-    "GaussianDropoutConv1D",
-    "GaussianDropoutConv2D",
-    "GaussianDropoutConv2DTranspose",
-    "GaussianDropoutConv3D",
-    "GaussianDropoutDense",
-    "GaussianDropoutDepthwiseConv2D",
-    "GaussianDropoutEinsumDense",
-    "GaussianDropoutGRU",
-    "GaussianDropoutGRUCell",
-    "GaussianDropoutLSTM",
-    "GaussianDropoutLSTMCell",
-    "KTiedConv1D",
-    "KTiedConv2D",
-    "KTiedConv2DTranspose",
-    "KTiedConv3D",
-    "KTiedDense",
-    "KTiedDepthwiseConv2D",
-    "KTiedEinsumDense",
-    "KTiedGRU",
-    "KTiedGRUCell",
-    "KTiedLSTM",
-    "KTiedLSTMCell",
-    "LSTMCell",
-    "LearnedScale",
-    "LikelihoodHead",
-    "MeanFieldConv1D",
-    "MeanFieldConv2D",
-    "MeanFieldConv2DTranspose",
-    "MeanFieldConv3D",
-    "MeanFieldDense",
-    "MeanFieldDepthwiseConv2D",
-    "MeanFieldEinsumDense",
-    "MeanFieldGRU",
-    "MeanFieldGRUCell",
-    "MeanFieldLSTM",
-    "MeanFieldLSTMCell",
-    "MultiplicativeNoise",
-    "NoisyConv2D",
-    "NoisyDense",
-    "NoisyLSTM",
-    "NoisyLSTMCell",
-    "NoisyResidual",
-    "NormalHead",
-    "Preset",
-    "RandomWeightsLayer",
-    "StochasticLayer",
-    "StochasticRNN",
-    "StochasticRNNCell",
-    "VarianceConv1D",
-    "VarianceConv2D",
-    "VarianceConv2DTranspose",
-    "VarianceConv3D",
-    "VarianceDense",
-    "VarianceDepthwiseConv2D",
-    "VarianceEinsumDense",
-    "VarianceGRU",
-    "VarianceGRUCell",
-    "VarianceLSTM",
-    "VarianceLSTMCell",
-]
+# All that is imported here is for users.
+__all__ = sorted(name for name, value in globals().items() if isinstance(value, type))

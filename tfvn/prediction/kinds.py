@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from tfvn import likelihoods
 from tfvn.likelihoods import Likelihood, likelihood_of
-from tfvn.output_losses import last_layers, losses_of, output_names
 from tfvn.prediction.outputs import (
     BINARY_LOGITS,
     BINARY_PROBABILITIES,
@@ -17,7 +16,7 @@ from tfvn.prediction.outputs import (
     PROBABILITIES,
     REGRESSION,
 )
-from tfvn.utils.models import functional_graph
+from tfvn.utils.models import functional_graph, last_layers, losses_of, output_names
 
 AUTO = "auto"
 

@@ -22,7 +22,7 @@ from keras.src.layers.preprocessing.data_layer import DataLayer
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
 from tfvn import passes
-from tfvn.layers.random_weights_layer import RandomWeightsLayer
+from tfvn.layers.base import RandomWeightsLayer
 from tfvn.utils.models import all_layers
 
 

@@ -13,6 +13,7 @@ from keras.src.trainers.data_adapters.array_slicing import (
 )
 
 from tfvn import passes
+from tfvn.layers.weighted_kl import weighted_layers
 from tfvn.training import elbo, schedules, train_size
 from tfvn.training.bound_loss import BoundLoss
 from tfvn.training.callbacks.steps import interrupt
@@ -21,7 +22,6 @@ from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import as_metrics_see
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
-from tfvn.utils.models import weighted_layers
 from tfvn.utils.validation import check_choice, check_count
 
 Tensor = Any
@@ -80,8 +80,7 @@ class BayesianTraining(BoundLoss):
             "sample_reduction", sample_reduction, SAMPLE_REDUCTIONS
         )
         num_samples = check_count("num_samples", num_samples)
-        if train_size is not None:
-            train_size = check_count("train_size", train_size)
+        train_size = check_count("train_size", train_size, or_none=True)
         if isinstance(optimizer, dict) and "class_name" not in optimizer:
             optimizer = GroupOptimizer(optimizer)
         super().compile(optimizer, loss, *args, **kwargs)

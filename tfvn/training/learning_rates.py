@@ -117,7 +117,7 @@ class WarmUp(LearningRateSchedule):
                 "schedule",
                 schedule,
                 least=0,
-                alternative=" or a `LearningRateSchedule`",
+                remark=" or a `LearningRateSchedule`",
             )
         self.schedule = schedule
         self.warmup_steps = check_count("warmup_steps", warmup_steps)

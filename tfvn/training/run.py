@@ -7,11 +7,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from tfvn.layers.base import stochastic_layers
 from tfvn.training import elbo, schedules
 from tfvn.training.callbacks.backup import BackupAndRestore
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
 from tfvn.training.state import read
-from tfvn.utils.models import stochastic_layers
 
 # How many steps of an epoch the KL's weight is checked at.
 _CHECKED_STEPS = 20

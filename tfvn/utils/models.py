@@ -1,4 +1,4 @@
-"""What is inside a model: its graph, and its random layers."""
+"""What is inside a model: its layers, its graph, and the losses of its outputs."""
 
 from typing import Any
 
@@ -6,9 +6,6 @@ import keras
 
 # What `keras.Model(inputs, outputs)` itself makes, and has no public name.
 from keras.src.models.functional import Functional
-
-from tfvn.layers.random_weights_layer import RandomWeightsLayer
-from tfvn.layers.weighted_kl import WeightedKL
 
 
 def all_layers(model: keras.Layer) -> list[keras.Layer]:
@@ -41,21 +38,6 @@ def last_layer(symbol: Any) -> Any:
     return layer if graph is None else last_layer(graph.outputs[index])
 
 
-def stochastic_layers(model: keras.Layer) -> list[RandomWeightsLayer]:
-    """Returns the layers with a random kernel in a model, however deep, each once.
-
-    Of a recurrent layer, that is its cell.
-    """
-    return [
-        layer for layer in all_layers(model) if isinstance(layer, RandomWeightsLayer)
-    ]
-
-
-def weighted_layers(model: keras.Layer) -> list[WeightedKL]:
-    """Returns the layers that may add a divergence to the loss, each once."""
-    return [layer for layer in all_layers(model) if isinstance(layer, WeightedKL)]
-
-
 def has_noise_per_example(model: keras.Layer) -> bool:
     """Whether the examples of a batch get independent noise in every layer."""
     # Of layers that don't say, Keras's dropout has, and most others have no noise.
@@ -63,3 +45,48 @@ def has_noise_per_example(model: keras.Layer) -> bool:
         getattr(layer, "noise_per_example", True) is not False
         for layer in all_layers(model)
     )
+
+
+def losses_of(model: keras.Model, structure: Any) -> list[Any]:
+    """Returns the compiled loss of each output, as Keras assigns them.
+
+    Args:
+        model: The model.
+        structure: The structure of its outputs, with anything in it.
+
+    Returns:
+        A list in the order in which Keras flattens the outputs, `None` for outputs
+        without a loss or with more than one.
+    """
+    loss = getattr(model, "loss", None)
+    paths = [path for path, _ in keras.tree.flatten_with_path(structure)]
+    if isinstance(loss, dict) and "class_name" not in loss:
+        keys = [path[-1] if path else None for path in paths]
+        names = output_names(model, len(paths))
+        if isinstance(structure, dict):
+            return [
+                loss.get(key, loss.get(name))
+                for key, name in zip(keys, names, strict=True)
+            ]
+        return [loss.get(name) for name in names]
+    if isinstance(loss, list | tuple):
+        if len(loss) == len(paths):
+            return list(loss)
+        flat = keras.tree.flatten(loss)
+        return flat if len(flat) == len(paths) else [None] * len(paths)
+    return [loss] * len(paths)
+
+
+def output_names(model: keras.Model, count: int) -> list[str | None]:
+    """Returns the names that Keras gives to the outputs of a model, if it does."""
+    graph = functional_graph(model)
+    names = getattr(graph if graph is not None else model, "output_names", None)
+    return list(names) if names and len(names) == count else [None] * count
+
+
+def last_layers(model: keras.Model, count: int) -> list[Any]:
+    """Returns the layer that each output comes from, `None` where it is not known."""
+    graph = functional_graph(model)
+    if graph is None or len(graph.outputs) != count:
+        return [None] * count
+    return [last_layer(symbol) for symbol in graph.outputs]

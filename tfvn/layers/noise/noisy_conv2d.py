@@ -7,13 +7,13 @@ import tensorflow as tf
 
 from tfvn.distributions import serialize
 from tfvn.estimators.terms import add
+from tfvn.layers.constructors import given
 from tfvn.layers.noise.base import (
     NoisyKernelLayer,
-    check_structure,
     multiply,
     second_source,
 )
-from tfvn.layers.signatures import given
+from tfvn.utils.validation import check_choice
 
 Tensor = Any
 
@@ -99,7 +99,7 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
         arguments = given(locals())
         del arguments["structure"], arguments["filter_noise"]
         super().__init__(**arguments)
-        self.structure = check_structure("structure", structure, STRUCTURES)
+        self.structure = check_choice("structure", structure, STRUCTURES)
         self.filter_source = second_source(
             "filter_noise",
             filter_noise,

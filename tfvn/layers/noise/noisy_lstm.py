@@ -6,10 +6,11 @@ import keras
 import tensorflow as tf
 
 from tfvn.distributions import serialize
-from tfvn.layers.noise.base import NoisyKernelLayer, check_structure, multiply
+from tfvn.layers.constructors import given
+from tfvn.layers.noise.base import NoisyKernelLayer, multiply
 from tfvn.layers.recurrent.base_layer import OfCell, ReplacesCell
 from tfvn.layers.recurrent.draw_once import HoldsDraws
-from tfvn.layers.signatures import given
+from tfvn.utils.validation import check_choice
 
 Tensor = Any
 
@@ -85,7 +86,7 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
             # Keras's own dropout then has a mask for each gate as well.
             arguments["implementation"] = 1
         super().__init__(**arguments)
-        self.gates = check_structure("gates", gates, GATES)
+        self.gates = check_choice("gates", gates, GATES)
 
     @property
     def prior_weights(self) -> list[keras.Variable]:

@@ -11,10 +11,10 @@ from keras.src.backend import set_keras_mask
 from tfvn.distributions import serialize
 from tfvn.layers.noise.base import (
     NoiseLayer,
-    check_structure,
     multiply,
     second_source,
 )
+from tfvn.utils.validation import check_choice
 
 Tensor = Any
 
@@ -85,7 +85,7 @@ class NoisyResidual(NoiseLayer):
                 f"Received: block={block!r}"
             )
         self.block = block
-        self.structure = check_structure("structure", structure, STRUCTURES)
+        self.structure = check_choice("structure", structure, STRUCTURES)
         self.depth_source = second_source(
             "depth_noise",
             depth_noise,

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.kernel import KernelSpec
-from tfvn.layers.random_weights_layer import RandomWeightsLayer
+from tfvn.layers.base import RandomWeightsLayer
 from tfvn.layers.recurrent.draw_once import HoldsDraws
 from tfvn.posteriors import Posterior
 
@@ -117,11 +117,9 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
             options["initializer"] = keras.initializers.Orthogonal()
         self._random_weights[1].build(self.add_weight, recurrent_kernel, **options)
         initializer = self.make_bias_initializer()
-        self._plain_bias = self._build_bias(
+        self._plain_bias = self._finish_build(
             self.bias_shape, kernel, initializer=initializer
         )
-        self._add_prior_variables()
-        self.built = True
 
     def call(
         self, inputs: Tensor, states: Any, training: bool = False
@@ -171,7 +169,8 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
             self.compute_dtype,
             self.seed_generator,
         )
-        self._add_kl(readings, [held.drawn.get(name) for name in names], training)
+        drawn = [held.drawn.get(name) for name in names]
+        self.add_kl(lambda: self._kl(readings, drawn), training)
         return held
 
     # What Keras's step, and its fused implementations, take for variables.

@@ -4,10 +4,9 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.presets import Preset
+from tfvn.layers.constructors import Preset, given
 from tfvn.layers.recurrent.base_layer import StochasticRNN
 from tfvn.layers.recurrent.gru_cell import GRUCell
-from tfvn.layers.signatures import given
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 
@@ -105,7 +104,6 @@ class GRU(StochasticRNN, keras.layers.GRU):
         super().__init__(**given(locals()))
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class VarianceGRU(Preset, GRU, posterior=Variance):
     """A GRU layer whose weights have mean zero and learned variances.
 
@@ -148,7 +146,6 @@ class VarianceGRU(Preset, GRU, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class GaussianDropoutGRU(Preset, GRU, posterior=GaussianDropout):
     """A GRU layer whose weights carry learned Gaussian noise.
 
@@ -189,7 +186,6 @@ class GaussianDropoutGRU(Preset, GRU, posterior=GaussianDropout):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class MeanFieldGRU(Preset, GRU, posterior=MeanField):
     """A GRU layer whose weights are independent Normals.
 
@@ -230,7 +226,6 @@ class MeanFieldGRU(Preset, GRU, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class KTiedGRU(Preset, GRU, posterior=KTied):
     """A GRU layer whose weights are Normals with scales of low rank.
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.presets import Preset
+from tfvn.layers.constructors import Preset, given
 from tfvn.layers.recurrent.base_cell import StochasticRNNCell
-from tfvn.layers.signatures import given
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
@@ -129,7 +128,6 @@ class GRUCell(StochasticRNNCell, keras.layers.GRUCell):
         return [gate + part for gate, part in zip(gates, biases, strict=True)]
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class VarianceGRUCell(Preset, GRUCell, posterior=Variance):
     """A GRU cell whose weights have mean zero and learned variances.
 
@@ -167,7 +165,6 @@ class VarianceGRUCell(Preset, GRUCell, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class GaussianDropoutGRUCell(Preset, GRUCell, posterior=GaussianDropout):
     """A GRU cell whose weights carry learned Gaussian noise.
 
@@ -203,7 +200,6 @@ class GaussianDropoutGRUCell(Preset, GRUCell, posterior=GaussianDropout):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class MeanFieldGRUCell(Preset, GRUCell, posterior=MeanField):
     """A GRU cell whose weights are independent Normals.
 
@@ -239,7 +235,6 @@ class MeanFieldGRUCell(Preset, GRUCell, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class KTiedGRUCell(Preset, GRUCell, posterior=KTied):
     """A GRU cell whose weights are Normals with scales of low rank.
 

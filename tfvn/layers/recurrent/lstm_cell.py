@@ -4,9 +4,8 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.presets import Preset
+from tfvn.layers.constructors import Preset, given
 from tfvn.layers.recurrent.base_cell import StochasticRNNCell
-from tfvn.layers.signatures import given
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
@@ -125,7 +124,6 @@ class LSTMCell(StochasticRNNCell, keras.layers.LSTMCell):
         return state, [state, carry]
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class VarianceLSTMCell(Preset, LSTMCell, posterior=Variance):
     """An LSTM cell whose weights have mean zero and learned variances.
 
@@ -163,7 +161,6 @@ class VarianceLSTMCell(Preset, LSTMCell, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class GaussianDropoutLSTMCell(Preset, LSTMCell, posterior=GaussianDropout):
     """An LSTM cell whose weights carry learned Gaussian noise.
 
@@ -199,7 +196,6 @@ class GaussianDropoutLSTMCell(Preset, LSTMCell, posterior=GaussianDropout):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class MeanFieldLSTMCell(Preset, LSTMCell, posterior=MeanField):
     """An LSTM cell whose weights are independent Normals.
 
@@ -235,7 +231,6 @@ class MeanFieldLSTMCell(Preset, LSTMCell, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class KTiedLSTMCell(Preset, LSTMCell, posterior=KTied):
     """An LSTM cell whose weights are Normals with scales of low rank.
 

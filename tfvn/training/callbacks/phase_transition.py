@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfvn.layers.base import stochastic_layers
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
 from tfvn.prediction import ensemble_predict, mean_predict, zero_mean_predict
-from tfvn.utils.models import stochastic_layers
 from tfvn.utils.validation import check_count
 
 

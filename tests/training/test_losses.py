@@ -56,7 +56,7 @@ def test_config():
 def test_bad_scale(scale):
     with pytest.raises(ValueError, match=r"greater than 0.*Received: scale"):
         tfvn.losses.GaussianNLL(scale)
-    with pytest.raises(ValueError, match=r"positive standard.*Received: initial_scale"):
+    with pytest.raises(ValueError, match=r"greater than 0.*Received: initial_scale"):
         tfvn.layers.LearnedScale(scale)
 
 

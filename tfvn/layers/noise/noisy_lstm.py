@@ -9,7 +9,7 @@ from tfvn.distributions import serialize
 from tfvn.layers.constructors import given
 from tfvn.layers.noise.base import NoisyKernelLayer, multiply
 from tfvn.layers.recurrent.base_layer import OfCell, ReplacesCell
-from tfvn.layers.recurrent.draw_once import HoldsDraws
+from tfvn.layers.recurrent.held_draws import HoldsDraws
 from tfvn.utils.validation import check_choice
 
 Tensor = Any

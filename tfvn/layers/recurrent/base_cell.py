@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfvn.kernel import KernelSpec
 from tfvn.layers.base import RandomWeightsLayer
-from tfvn.layers.recurrent.draw_once import HoldsDraws
+from tfvn.layers.recurrent.held_draws import HoldsDraws
 from tfvn.posteriors import Posterior
 
 Tensor = Any

@@ -8,7 +8,7 @@ import keras
 from tfvn.posteriors import Posterior
 
 
-def given(scope: dict[str, Any]) -> dict[str, Any]:
+def given(scope: dict[str, Any], *kept: str) -> dict[str, Any]:
     """Returns the arguments of a method, by name, from its `locals()`.
 
     A constructor writes down the arguments of its Keras twin and its own, for people and
@@ -16,13 +16,12 @@ def given(scope: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         scope: The `locals()` of a method that has `**kwargs` and no other variables yet.
+        *kept: Arguments that are not passed on.
     """
-    own = {name: value for name, value in scope.items() if name not in _NOT_ARGUMENTS}
+    # `super()` makes the class a local variable.
+    left_out = ("self", "kwargs", "__class__", *kept)
+    own = {name: value for name, value in scope.items() if name not in left_out}
     return {**own, **scope["kwargs"]}
-
-
-# `super()` makes the class a local variable.
-_NOT_ARGUMENTS = ("self", "kwargs", "__class__")
 
 
 class Preset(keras.Layer):

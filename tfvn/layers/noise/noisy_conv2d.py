@@ -96,9 +96,7 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
         seed: int | None = None,
         **kwargs: Any,
     ):
-        arguments = given(locals())
-        del arguments["structure"], arguments["filter_noise"]
-        super().__init__(**arguments)
+        super().__init__(**given(locals(), "structure", "filter_noise"))
         self.structure = check_choice("structure", structure, STRUCTURES)
         self.filter_source = second_source(
             "filter_noise",

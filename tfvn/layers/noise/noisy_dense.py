@@ -88,9 +88,7 @@ class NoisyDense(NoisyKernelLayer, keras.layers.Dense):
         seed: int | None = None,
         **kwargs: Any,
     ):
-        arguments = given(locals())
-        del arguments["structure"]
-        super().__init__(**arguments)
+        super().__init__(**given(locals(), "structure"))
         self.structure = check_choice("structure", structure, STRUCTURES)
 
     @property

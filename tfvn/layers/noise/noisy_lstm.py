@@ -80,8 +80,7 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
         kl_weight: float | None = None,
         **kwargs: Any,
     ):
-        arguments = given(locals())
-        del arguments["gates"]
+        arguments = given(locals(), "gates")
         if gates == "untied":
             # Keras's own dropout then has a mask for each gate as well.
             arguments["implementation"] = 1
@@ -109,22 +108,11 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
         count = 1 if self.gates == "tied" else _NUM_GATES
         return [self.factors(shape, training) for _ in range(count)]
 
-    def call(
-        self, inputs: Tensor, states: list[Tensor], training: bool = False
-    ) -> tuple[Tensor, list[Tensor]]:
-        self.hold_for_step(inputs, states, training)
-        try:
-            return self._step(inputs, states, training)
-        finally:
-            self.release_after_step()
-
-    def _step(
-        self, inputs: Tensor, states: list[Tensor], training: bool
-    ) -> tuple[Tensor, list[Tensor]]:
+    def step(self, inputs: Tensor, states: Any, training: bool) -> Any:
         inputs = self.as_floats(inputs)
         inputs_of = [multiply(inputs, factor) for factor in self._held]
         if self.gates == "tied":
-            return super().call(inputs_of[0], states, training=training)
+            return super().step(inputs_of[0], states, training)
         state_of = [states[0]] * _NUM_GATES
         if training and 0 < self.dropout < 1:
             masks = self.get_dropout_mask(inputs)

@@ -121,20 +121,11 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
             self.bias_shape, kernel, initializer=initializer
         )
 
-    def call(
-        self, inputs: Tensor, states: Any, training: bool = False
-    ) -> tuple[Tensor, Any]:
-        self.hold_for_step(inputs, states, training)
-        try:
-            return self._step(inputs, states, training)
-        finally:
-            self.release_after_step()
-
-    def _step(self, inputs: Tensor, states: Any, training: bool) -> tuple[Tensor, Any]:
+    def step(self, inputs: Tensor, states: Any, training: bool) -> Any:
         if self._held.weight("kernel") is None:
             return self.flipped_step(inputs, states, training)
         # Keras's own step, which reads the kernels off the properties below.
-        return super().call(inputs, states, training=training)
+        return super().step(inputs, states, training)
 
     def get_recurrent_dropout_mask(self, step_input: Tensor) -> Any:
         mask = super().get_recurrent_dropout_mask(step_input)

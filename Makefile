@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test test-all lint format clean
+.PHONY: help quickstart test test-all lint format stubs clean
 
 help:
 	@echo "make quickstart  install into $(VENV), train on digits, show the uncertainty"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-all    every test, with the full cross product of combinations"
 	@echo "make lint        ruff and mypy only"
 	@echo "make format      let ruff fix and format the code"
+	@echo "make stubs       write the arguments of all layers down for editors"
 	@echo "make clean       remove caches and build products (not $(VENV))"
 	@echo
 	@echo "PYTHON=python3.12 chooses the interpreter, VENV=dir the environment."
@@ -45,6 +46,9 @@ lint: $(TEST)
 format: $(TEST)
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+stubs: $(TEST)
+	@$(BIN)/python tools/stubs.py
 
 clean:
 	rm -rf build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,53 +1,159 @@
-"""Launcher of the `tfvn` command.
+"""The `tfvn` command: its arguments, read before TensorFlow is imported.
 
 This module is outside the package on purpose. Importing anything of `tfvn` runs
-`tfvn/__init__.py`, which imports TensorFlow, and TensorFlow's C++ logger reads
-`TF_CPP_MIN_LOG_LEVEL` once, while it loads. So the variable has to be set by code that
-runs before the package does.
+`tfvn/__init__.py`, which imports TensorFlow and takes seconds. Help and mistakes in the
+arguments are answered here at once; then the function `run` of `tfvn/cli/<command>.py` is
+imported, and called with the arguments by name.
 
 `TF_CPP_MIN_LOG_LEVEL=0 tfvn ...` shows everything TensorFlow has to say.
 """
 
+import argparse
 import contextlib
+import importlib
 import os
+import pathlib
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
+from typing import Any, NoReturn
+
+# What fits the seeds of a served model, and all that Keras seeds.
+_LARGEST_SEED = 2**31 - 1
+
+_DESCRIPTION = """\
+Stochastic and Bayesian layers for Keras 3.
+
+Start with `tfvn quickstart`: in under a minute it trains a network whose
+weights are pure noise, and shows that it knows when it does not know.
+"""
+
+_EXAMPLES = """\
+examples:
+  tfvn quickstart               train on the digits inside the package
+  tfvn quickstart --epochs 5    the same, shorter and less accurate
+  tfvn inspect saved_models/digits
+                                what an export answers, and what it is made of
+  tfvn predict saved_models/digits --input images.npy
+                                what it answers for these rows, without a server
+  tfvn COMMAND --help           what a command does and takes
+"""
+
+_QUICKSTART = """\
+Train a variance network on 8x8 digits that come with the package, with plain
+`keras.Sequential` and `model.fit`. No network and no data directory is needed.
+
+It prints the test accuracy three ways:
+  mean weights   every weight at its mean, zero: a random guess
+  one sample     one draw of the weights: what training optimises
+  20 samples     the average of 20 draws: better than one
+
+and the predictive entropy on digits, on inverted digits and on noise: the
+network is less sure of inputs unlike those it was trained on. In the end the
+ensemble is exported for TensorFlow Serving, loaded and asked.
+"""
+
+_QUICKSTART_EXAMPLES = """\
+examples:
+  tfvn quickstart
+  tfvn quickstart --epochs 5 --seed 1
+"""
+
+_INSPECT = """\
+Show what a saved model holds.
+
+For an export of `tfvn.export_ensemble`, or a directory of versions (then the
+newest): its signatures with names, types and shapes, the number of draws, the
+posteriors of its layers, and the other versions. For a `.keras` file: its
+stochastic layers.
+"""
+
+_INSPECT_EXAMPLES = """\
+examples:
+  tfvn inspect saved_models/digits
+  tfvn inspect saved_models/digits/3
+  tfvn inspect model.keras
+"""
+
+_PREDICT = """\
+Ask an export of `tfvn.export_ensemble` without a server. The rows come from a
+`.npy` file or, for a model of several inputs, from a `.npz` file that has them
+by name. Numbers become the type that the export wants where that changes no
+value; inputs of strings are arrays of NumPy's strings, not of objects.
+"""
+
+_PREDICT_EXAMPLES = """\
+examples:
+  tfvn predict saved_models/digits --input images.npy
+  tfvn predict saved_models/digits --input images.npy --seed 1
+  tfvn predict saved_models/digits --input images.npy \\
+      --signature samples --output samples.npz
+"""
 
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-# What the C++ logger writes: its own header, and info, warning and error lines.
-# Level 3 hides the same three severities once the logger is set up.
-_NOISE = re.compile(
-    rb"WARNING: All log messages before absl::InitializeLog"
-    rb"|[IWE]\d{4} \d\d:\d\d:[\d.]+ +\d+ \S+:\d+\]"
-)
+# Lines of TensorFlow's C++ logger, by the severities that the levels 1, 2 and 3 hide.
+_SEVERITIES = "IWE"
+_HEADER = rb"WARNING: All log messages before absl::InitializeLog"
+_LOG_LINE = r"[{}]\d{{4}} \d\d:\d\d:[\d.]+ +\d+ \S+:\d+\]"
 
 
-def main() -> int:
-    """Runs the command and returns its exit status."""
+class CommandError(Exception):
+    """A mistake of the user's that one line explains and no traceback helps with."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the `tfvn` command.
+
+    Args:
+        argv: Arguments without the program's name; `None` takes them from the
+            command line.
+
+    Returns:
+        The exit status: 0, 2 for a mistake in the arguments, 130 after Ctrl-C, 141 if
+        whoever reads the output has left (`tfvn inspect PATH | head -1`).
+    """
+    parser = build_parser()
+    arguments = vars(parser.parse_args(argv))
+    command = arguments.pop("command")
+    if command is None:
+        parser.print_help()
+        return 0
     try:
         with quiet_tensorflow():
-            from tfvn import cli
+            module = importlib.import_module(f"tfvn.cli.{command}")
+        module.run(**arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more when it ends, and would complain.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except CommandError as error:
+        print(f"tfvn: error: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
-    return cli.main()
+    return 0
 
 
 @contextlib.contextmanager
 def quiet_tensorflow() -> Iterator[None]:
     """Imports inside it keep TensorFlow's log lines off stderr, and nothing else.
 
-    Where `TF_CPP_MIN_LOG_LEVEL` is set it does nothing: the user has decided.
+    Where `TF_CPP_MIN_LOG_LEVEL` is set, the lines that it allows are shown; else none.
 
     TensorFlow logs while its libraries load (one line per library for a missing GPU
     driver), before the logger has read `TF_CPP_MIN_LOG_LEVEL`; no variable stops these
     lines. They are written to the file descriptor, not to `sys.stderr`.
     """
-    if _LOG_LEVEL in os.environ:
+    level = os.environ.setdefault(_LOG_LEVEL, "3")
+    hidden = _SEVERITIES[: int(level) if level.isdecimal() else 0]
+    if not hidden:
         yield
         return
-    os.environ[_LOG_LEVEL] = "3"
+    noise = re.compile(_HEADER + b"|" + _LOG_LINE.format(hidden).encode())
     sys.stderr.flush()
     with tempfile.TemporaryFile() as captured:
         stderr = os.dup(2)
@@ -60,9 +166,150 @@ def quiet_tensorflow() -> Iterator[None]:
             os.close(stderr)
             captured.seek(0)
             for line in captured:
-                if not _NOISE.match(line):
+                if not noise.match(line):
                     os.write(2, line)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the parser of the arguments of all commands."""
+    parser = _Parser(
+        prog="tfvn",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=_versions(),
+        help="show the versions of tfvn and of what it runs on, and exit",
+    )
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command"
+    )
+    _add_quickstart(commands)
+    _add_inspect(commands)
+    _add_predict(commands)
+    return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """An `ArgumentParser` whose errors are one line instead of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"tfvn: error: {message} (see `{self.prog} --help`)\n")
+
+
+def _add_quickstart(commands: Any) -> None:
+    parser = commands.add_parser(
+        "quickstart",
+        help="train a variance network on digits and look at its uncertainty",
+        description=_QUICKSTART,
+        epilog=_QUICKSTART_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--epochs",
+        type=_integer_from(1),
+        default=40,
+        metavar="N",
+        help="passes over the training digits (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=_integer_from(0, _LARGEST_SEED),
+        default=0,
+        metavar="N",
+        help="fixes initial weights, shuffling and noise, from 0 to 2147483647 "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--export",
+        type=pathlib.Path,
+        default=pathlib.Path("saved_models/digits"),
+        metavar="PATH",
+        help="where the export goes, as a new version (default: %(default)s)",
+    )
+
+
+def _add_inspect(commands: Any) -> None:
+    parser = commands.add_parser(
+        "inspect",
+        help="show what an export or a saved model holds",
+        description=_INSPECT,
+        epilog=_INSPECT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=pathlib.Path, metavar="PATH", help="the model")
+
+
+def _add_predict(commands: Any) -> None:
+    parser = commands.add_parser(
+        "predict",
+        help="ask an export without a server",
+        description=_PREDICT,
+        epilog=_PREDICT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=pathlib.Path, metavar="PATH", help="the export")
+    parser.add_argument(
+        "--input",
+        type=pathlib.Path,
+        required=True,
+        metavar="FILE",
+        help="a .npy file of rows, or a .npz file of several inputs by name",
+    )
+    parser.add_argument(
+        "--signature",
+        metavar="NAME",
+        help="which signature to ask (default: serving_default, or seeded with --seed)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=_integer_from(0, _LARGEST_SEED),
+        metavar="N",
+        help="makes the answer repeatable, from 0 to 2147483647 (default: fresh noise)",
+    )
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="a .npz file for the whole answer, replaced if it is there (default: "
+        "print its first rows)",
+    )
+
+
+def _integer_from(smallest: int, largest: int | None = None) -> Callable[[str], int]:
+    """Returns a converter, for `type=`, to integers from `smallest` to `largest`."""
+    if largest is None:
+        expected = f"of at least {smallest}"
+    else:
+        expected = f"from {smallest} to {largest}"
+
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = smallest - 1
+        if value < smallest or (largest is not None and value > largest):
+            raise argparse.ArgumentTypeError(
+                f"expected an integer {expected}. Received: {text!r}"
+            )
+        return value
+
+    return convert
+
+
+def _versions() -> str:
+    stack = ("tensorflow", "keras", "tensorflow-probability")
+    versions = ", ".join(f"{name} {_version(name)}" for name in stack)
+    return f"tfvn {_version('tfvn')} ({versions})"
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        # A source tree that was not installed, or TensorFlow under another name
+        # (tensorflow-cpu): both run, neither has a version to show.
+        return "(not installed)"

@@ -3,11 +3,11 @@
     python benchmarks/serving_load.py
     python benchmarks/serving_load.py --seconds 5 --clients 4
 
-Clients ask the protocol fixture by gRPC, each as fast as it is answered, for the
+Clients ask the protocol fixture of the tests by gRPC, each as fast as it is answered, for the
 draws of one row of a LeNet-5 with a variance layer. It prints requests per second, latencies,
 errors, draws that came twice, and the memory of the process over time; it fails if there is an
 error or a repeated draw, or if memory grows by more than a tenth after the first quarter. The
-fixture is Python in the same process: the figures are a lower bound for a real server.
+fixture is no server, but Python in the same process: the figures are a lower bound for a real server.
 """
 
 import argparse
@@ -27,9 +27,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests" / "serving"))
 with quiet_tensorflow():
     import keras
     from clients import GrpcClient, RefusedError
+    from protocol_fixture import ProtocolFixture
 
     import tfvn
-    from tfvn.serving.protocol_fixture import ProtocolFixture
 
 NUM_SAMPLES = 20
 SHAPE = (28, 28, 1)

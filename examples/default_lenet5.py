@@ -20,7 +20,7 @@ with quiet_tensorflow():
     import keras
 
     import tfvn
-    from tfvn.quickstart import accuracy
+    from tfvn.cli.quickstart import accuracy
 
 NUM_SAMPLES = 20
 FAMILIES = ("MeanField", "KTied", "GaussianDropout", "Variance")

@@ -7,8 +7,9 @@ Inputs between -2 and 2, targets `sin(2 x)` plus Normal noise of standard deviat
 `0.1 + 0.2 (x + 2) / 4`. A network of mean-field layers predicts a mean and a standard
 deviation for each input. For each seed there are new data, new weights and 500 test points.
 Prints how many test targets lie within their 50 %, 80 %, 90 % and 95 % intervals, all seeds
-together, how wide the intervals are inside of and beyond the data, and writes
-`metrics.json` and `heteroscedastic.png`.
+together; how wide the intervals are inside of and beyond the data, beside the width that
+the true noise needs there; how far the draws disagree; and writes `metrics.json` and
+`heteroscedastic.png`.
 """
 
 import argparse
@@ -53,9 +54,11 @@ def network() -> tfvn.Sequential:
     return tfvn.Sequential(
         [
             keras.Input((1,)),
-            # Few random weights for the data there are: what the draws disagree on is in
-            # the noise that is learned too, and so counts twice in the intervals.
-            tfvn.MeanFieldDense(16, activation="tanh", bias_posterior="mean_field"),
+            # Few random weights for the data there are: with one draw in a training step,
+            # what the draws disagree on is learned as noise too, and so counts twice.
+            # ReLU, whose outputs go on growing beyond the data, and with them what the
+            # draws disagree on; tanh stops.
+            tfvn.MeanFieldDense(32, activation="relu", bias_posterior="mean_field"),
             tfvn.layers.NormalHead(1, posterior="mean_field"),
         ]
     )
@@ -69,6 +72,8 @@ def main() -> None:
     parser.add_argument("--train-points", type=int, default=4_000)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seeds", type=int, default=5)
+    # The network was chosen with seeds 0 to 2, which are therefore not reported.
+    parser.add_argument("--first-seed", type=int, default=10)
     parser.add_argument("--rate", type=float, default=2e-2)
     parser.add_argument("--quick", action="store_true", help="two epochs, one seed")
     parser.add_argument(
@@ -81,9 +86,12 @@ def main() -> None:
     start = time.perf_counter()
     coverage = {level: tfvn.metrics.IntervalCoverage(level) for level in LEVELS}
     crps, nll = tfvn.metrics.CRPS(), tfvn.metrics.PredictiveNLL()
-    widths: dict[str, list[float]] = {"inside": [], "beyond": []}
+    # Both sides beyond the data: the noise falls towards the left, and rises on the right.
+    regions = {"inside": (-2, 2), "left": (-4, -3), "right": (3, 4)}
+    widths: dict[str, list[float]] = {where: [] for where in regions}
+    spreads: dict[str, list[float]] = {where: [] for where in regions}
     noise, truth = [], []
-    for seed in range(options.seeds):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         keras.utils.set_random_seed(seed)
         rng = np.random.default_rng(seed)
         x, y = data(rng, options.train_points)
@@ -99,18 +107,14 @@ def main() -> None:
             metric.update_state(y_test, answer)
         noise.append(answer.aleatoric_std[:, 0])
         truth.append(true_scale(x_test)[:, 0])
-        for where, points in (
-            ("inside", np.linspace(-2, 2, 41)),
-            (
-                "beyond",
-                np.concatenate([np.linspace(-4, -3, 21), np.linspace(3, 4, 21)]),
-            ),
-        ):
+        for where, (start_at, end_at) in regions.items():
+            points = np.linspace(start_at, end_at, 41)
             there = tfvn.ensemble_predict(
                 model, points[:, None].astype("float32"), NUM_SAMPLES, seed=seed
             )
             lower, upper = there.interval(0.9)
             widths[where].append(float(np.mean(upper - lower)))
+            spreads[where].append(float(np.mean(there.epistemic_std)))
         print(
             f"seed {seed}: 90 % intervals so far {coverage[0.9].result():.3f}",
             flush=True,
@@ -119,8 +123,12 @@ def main() -> None:
     count = options.seeds * TEST_POINTS
     metrics = {
         "coverage": {str(level): float(m.result()) for level, m in coverage.items()},
-        "width_inside": float(np.mean(widths["inside"])),
-        "width_beyond": float(np.mean(widths["beyond"])),
+        "width": {where: float(np.mean(found)) for where, found in widths.items()},
+        "width_of_true_noise": {
+            where: float(2 * 1.645 * np.mean(true_scale(np.linspace(*region, 41))))
+            for where, region in regions.items()
+        },
+        "epistemic_std": {w: float(np.mean(found)) for w, found in spreads.items()},
         "noise_error": float(
             np.mean(np.abs(np.concatenate(noise) / np.concatenate(truth) - 1))
         ),
@@ -135,11 +143,11 @@ def main() -> None:
         error = 2 * math.sqrt(level * (1 - level) / count)
         covered = metrics["coverage"][str(level)]
         print(f"{level:8.0%}  {covered:6.1%}    {error:.1%}")
-    print(
-        f"90 % intervals: {metrics['width_inside']:.2f} wide inside of the data, ",
-        end="",
-    )
-    print(f"{metrics['width_beyond']:.2f} beyond them")
+    print("where       90 % intervals  true noise needs  draws disagree by")
+    for where in regions:
+        width, needed = metrics["width"][where], metrics["width_of_true_noise"][where]
+        spread = metrics["epistemic_std"][where]
+        print(f"{where:8s}  {width:16.2f}  {needed:16.2f}  {spread:17.3f}")
     print(f"noise off by {metrics['noise_error']:.0%} on average; ", end="")
     print(f"CRPS {metrics['crps']:.4f}, NLL {metrics['nll']:.4f}")
     options.output.mkdir(parents=True, exist_ok=True)

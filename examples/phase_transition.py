@@ -24,7 +24,7 @@ with quiet_tensorflow():
     import keras
 
     import tfvn
-    from tfvn.quickstart import accuracy
+    from tfvn.cli.quickstart import accuracy
 
 NUM_SAMPLES = 20
 

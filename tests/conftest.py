@@ -111,7 +111,7 @@ def two_replicas():
 @pytest.fixture
 def registries(monkeypatch):
     """Forgets, after a test, what it registered."""
-    for registry in (posteriors.registry, estimators.registry):
+    for registry in (posteriors.base.registry, estimators.base.registry):
         monkeypatch.setattr(registry, "_classes", dict(registry._classes))
     for module, names in {
         priors: ("_BUILDERS", "_ROWS"),

@@ -1,4 +1,5 @@
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -9,18 +10,35 @@ import pytest
 
 import _tfvn_command
 from tfvn import cli
+from tfvn.cli import quickstart
 
 ROOT = Path(_tfvn_command.__file__).parent
 LOG_LINE = b"I0000 00:00:1794792368.065575    2857 a.cc:31] No GPU.\n"
 
+# What the console script does.
+SCRIPT = "import sys, _tfvn_command; sys.exit(_tfvn_command.main())"
 
-def launch(*arguments, **environment):
-    """Runs the launcher as a shell would: a new process, no variable set by us."""
+# Help, versions and mistakes, one after the other, where nothing can be imported.
+AT_ONCE = """
+import json, sys, _tfvn_command
+
+sys.modules["tensorflow"] = sys.modules["tfvn"] = None
+for arguments in json.loads(sys.argv[1]):
+    try:
+        status = _tfvn_command.main(arguments)
+    except SystemExit as leaving:
+        status = leaving.code
+    print("status", status)
+"""
+
+
+def launch(*arguments, code=SCRIPT):
+    """Runs code as a shell would: a new process, no variable set by us."""
     inherited = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     return subprocess.run(
-        [sys.executable, "-m", "_tfvn_command", *arguments],
+        [sys.executable, "-c", code, *arguments],
         cwd=ROOT,
-        env={**inherited, **environment},
+        env=inherited,
         capture_output=True,
         text=True,
         timeout=300,
@@ -45,8 +63,6 @@ def log_level_unset(monkeypatch):
 @pytest.fixture
 def quickstart_calls(monkeypatch):
     """Replaces the quickstart by a recorder of its arguments."""
-    from tfvn import quickstart
-
     calls = []
     monkeypatch.setattr(quickstart, "run", lambda **kwargs: calls.append(kwargs))
     return calls
@@ -57,25 +73,35 @@ class TestLauncher:
         (script,) = metadata.entry_points(group="console_scripts", name="tfvn")
         assert script.load() is _tfvn_command.main
 
-    def test_help_teaches_without_noise(self):
-        done = launch("--help")
-        assert done.stderr == ""
+    def test_answers_before_it_imports(self):
+        asked = {
+            (): 0,
+            ("--help",): 0,
+            ("--version",): 0,
+            ("predict", "--help"): 0,
+            ("fly",): 2,
+            ("predict", "m"): 2,
+            ("quickstart", "--epochs", "none"): 2,
+        }
+        done = launch(json.dumps(list(asked)), code=AT_ONCE)
         assert done.returncode == 0
-        assert "quickstart" in done.stdout
+        found = [line for line in done.stdout.split("\n") if line.startswith("status")]
+        assert found == [f"status {status}" for status in asked.values()]
         assert "examples:" in done.stdout
+        assert f"tfvn {metadata.version('tfvn')} (tensorflow " in done.stdout
+        # A mistake is one line.
+        lines = done.stderr.splitlines()
+        assert len(lines) == 3
+        assert "invalid choice: 'fly'" in lines[0]
+        assert "--input" in lines[1]
+        assert "Received: 'none'" in lines[2]
 
-    def test_version(self):
-        done = launch("--version")
-        assert done.stderr == ""
-        assert done.returncode == 0
-        assert done.stdout.startswith(f"tfvn {metadata.version('tfvn')} (tensorflow ")
-
-    def test_mistake_is_one_line(self):
-        done = launch("quickstart", "--epochs", "none")
+    def test_is_quiet_when_it_imports(self, tmp_path):
+        done = launch("inspect", str(tmp_path))
         assert done.returncode == 2
         assert done.stdout == ""
+        assert done.stderr.startswith("tfvn: error: Argument `path` must be an export")
         assert done.stderr.count("\n") == 1
-        assert "Received: 'none'" in done.stderr
 
     def test_what_is_no_log_line_is_passed_on(self, capfd, log_level_unset):
         with _tfvn_command.quiet_tensorflow():
@@ -95,12 +121,18 @@ class TestLauncher:
         os.write(2, b"and stderr works again\n")
         assert capfd.readouterr().err == "library not found\nand stderr works again\n"
 
-    def test_a_level_the_user_set_is_kept(self, capfd, monkeypatch):
-        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+    @pytest.mark.parametrize(
+        ("level", "shown"),
+        [("0", "IWEF"), ("x", "IWEF"), ("1", "WEF"), ("2", "EF"), ("3", "F")],
+    )
+    def test_a_level_the_user_set_is_kept(self, capfd, monkeypatch, level, shown):
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
         with _tfvn_command.quiet_tensorflow():
-            os.write(2, LOG_LINE)
-        assert capfd.readouterr().err == LOG_LINE.decode()
-        assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
+            for severity in b"IWEF":
+                os.write(2, bytes([severity]) + LOG_LINE[1:])
+        lines = capfd.readouterr().err.splitlines()
+        assert "".join(line[0] for line in lines) == shown
+        assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == level
 
 
 class TestCommand:
@@ -116,28 +148,28 @@ class TestCommand:
         assert "quickstart" in error
 
     def test_mistake_of_the_user(self, capsys, monkeypatch):
-        def refuse(_):
-            raise cli.CommandError("no such model. Received: path='x'")
+        def refuse(**_):
+            raise _tfvn_command.CommandError("no such model. Received: path='x'")
 
-        monkeypatch.setattr(cli, "_run_quickstart", refuse)
+        monkeypatch.setattr(quickstart, "run", refuse)
         assert cli.main(["quickstart"]) == 2
         captured = capsys.readouterr()
         assert captured.err == "tfvn: error: no such model. Received: path='x'\n"
         assert captured.out == ""
 
     def test_a_mistake_of_ours_is_not_hidden(self, monkeypatch):
-        def crash(_):
+        def crash(**_):
             raise ValueError("a bug")
 
-        monkeypatch.setattr(cli, "_run_quickstart", crash)
+        monkeypatch.setattr(quickstart, "run", crash)
         with pytest.raises(ValueError, match="a bug"):
             cli.main(["quickstart"])
 
     def test_interruption_is_quiet(self, capsys, monkeypatch):
-        def interrupt(_):
+        def interrupt(**_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(cli, "_run_quickstart", interrupt)
+        monkeypatch.setattr(quickstart, "run", interrupt)
         assert cli.main(["quickstart"]) == 130
         assert capsys.readouterr() == ("", "")
 
@@ -150,10 +182,8 @@ class TestQuickstart:
         assert call == {"epochs": 3, "seed": 7, "export": Path("models/m")}
 
     def test_defaults_are_those_of_the_function(self):
-        from tfvn import quickstart
-
         parameters = inspect.signature(quickstart.run).parameters
-        arguments = cli._build_parser().parse_args(["quickstart"])
+        arguments = _tfvn_command.build_parser().parse_args(["quickstart"])
         assert arguments.epochs == parameters["epochs"].default
         assert arguments.seed == parameters["seed"].default
         assert arguments.export == Path(parameters["export"].default)

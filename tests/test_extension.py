@@ -11,7 +11,14 @@ from ztests import assert_follows, assert_mean, assert_moments
 import tfvn
 from tfvn import estimators, posteriors, priors, support
 from tfvn.estimators import Estimate
-from tfvn.kernel import KernelSpec
+from tfvn.extending import (
+    ANY,
+    CLOSED_FORM,
+    EXACT,
+    MONTE_CARLO,
+    KernelSpec,
+    refused,
+)
 
 pytestmark = pytest.mark.usefixtures("registries")
 
@@ -43,36 +50,40 @@ def draw(layer, x, count=10_000):
 X = np.random.default_rng(1).normal(size=(2, 5)).astype("float32")
 
 
+@pytest.fixture
+def laplace():
+    @tfvn.posteriors.register(
+        "laplace",
+        package="elsewhere",
+        support={"flipout": refused("its test does not want it")},
+        recurrent={"weights": refused("its test does not want this either")},
+    )
+    class Laplace(tfvn.posteriors.Posterior):
+        """Independent Laplace weights around zero."""
+
+        law = "laplace"
+
+        def build(self, add_weight, spec, name="kernel", **options):
+            self.spec = spec
+            self.scale = add_weight(name=f"{name}_scale", shape=spec.shape, **options)
+            self.variable_groups = {"scale": [self.scale]}
+
+        def mean(self):
+            return tf.zeros_like(self.scale.value)
+
+        def variance(self):
+            return 2.0 * tf.square(self.scale.value)
+
+        def sample(self, seed):
+            return self.distribution().sample(seed=seed)
+
+        def distribution(self):
+            return tfd.Laplace(self.mean(), tf.abs(self.scale.value))
+
+    return Laplace
+
+
 class TestPosterior:
-    @pytest.fixture
-    def laplace(self):
-        @tfvn.posteriors.register("laplace", package="elsewhere")
-        class Laplace(tfvn.posteriors.Posterior):
-            """Independent Laplace weights around zero."""
-
-            law = "laplace"
-
-            def build(self, add_weight, spec, name="kernel", **options):
-                self.spec = spec
-                self.scale = add_weight(
-                    name=f"{name}_scale", shape=spec.shape, **options
-                )
-                self.variable_groups = {"scale": [self.scale]}
-
-            def mean(self):
-                return tf.zeros_like(self.scale.value)
-
-            def variance(self):
-                return 2.0 * tf.square(self.scale.value)
-
-            def sample(self, seed):
-                return self.distribution().sample(seed=seed)
-
-            def distribution(self):
-                return tfd.Laplace(self.mean(), tf.abs(self.scale.value))
-
-        return Laplace
-
     @pytest.mark.parametrize("estimator", ["local", "weights"])
     def test_works_in_a_layer(self, laplace, estimator):
         layer = tfvn.layers.Dense(
@@ -96,10 +107,30 @@ class TestPosterior:
         with pytest.raises(ValueError, match="with a laplace posterior, because"):
             tfvn.layers.Dense(3, posterior="laplace", prior="ard")
 
+    def test_its_support_decides(self, laplace):
+        with pytest.raises(ValueError, match="because its test does not want it;"):
+            tfvn.layers.Dense(3, posterior="laplace", estimator="flipout")
+        with pytest.raises(ValueError, match="because its test does not want this"):
+            tfvn.layers.LSTM(3, posterior="laplace", estimator="weights")
+        # Other laws are what they were.
+        assert tfvn.layers.LSTM(3, estimator="weights").estimator.alias == "weights"
+
+    @pytest.mark.parametrize(
+        ("base", "column"),
+        [
+            ("laplace", {"unknown": EXACT}),
+            (tfvn.posteriors.MeanField, {"local": EXACT}),
+        ],
+    )
+    def test_support_that_is_refused(self, laplace, base, column):
+        base = laplace if base == "laplace" else base
+        with pytest.raises(ValueError, match=r"names aliases out of .*Received: law="):
+            tfvn.posteriors.register("other", support=column)(base)
+
     def test_may_be_a_preset(self, laplace, tmp_path):
         @keras.saving.register_keras_serializable("elsewhere")
-        class LaplaceDense(tfvn.layers.Preset, tfvn.layers.Dense):
-            posterior_class = laplace
+        class LaplaceDense(tfvn.layers.Preset, tfvn.layers.Dense, posterior=laplace):
+            """A Dense with Laplace weights."""
 
         layer = reload(LaplaceDense(3, kl_weight=0.1), X, tmp_path)
         assert type(layer) is LaplaceDense
@@ -120,7 +151,14 @@ class TestPosterior:
 class TestPrior:
     @pytest.fixture
     def flat(self):
-        @tfvn.distributions.register
+        @tfvn.priors.register(
+            "flat",
+            support={
+                "gaussian": CLOSED_FORM,
+                "bernoulli": refused("a discrete posterior has no entropy"),
+                ANY: MONTE_CARLO,
+            },
+        )
         class Flat(tfd.Distribution):
             """The improper prior of constant density."""
 
@@ -148,15 +186,6 @@ class TestPrior:
         def _normal_flat(q, p, name=None):
             return -q.entropy()
 
-        @tfvn.priors.register("flat", Flat)
-        def _flat(spec):
-            return Flat()
-
-        tfvn.support.PRIORS["flat"] = {
-            "gaussian": tfvn.support.CLOSED_FORM,
-            "bernoulli": tfvn.support.refused("a discrete posterior has no entropy"),
-            tfvn.support.ANY: tfvn.support.MONTE_CARLO,
-        }
         return Flat
 
     @pytest.mark.parametrize("as_object", [False, True])
@@ -195,7 +224,6 @@ class TestPrior:
         def _unit_normal(spec):
             return tfd.Normal(0.0, 1.0)
 
-        tfvn.support.PRIORS["unit_normal"] = tfvn.support.PRIORS["normal"]
         named, given = (
             tfvn.MeanFieldDense(
                 3, prior=prior, kernel_initializer="ones", scale_initializer=0.1
@@ -211,7 +239,11 @@ class TestPrior:
 class TestEstimator:
     @pytest.fixture
     def two_draws(self):
-        @tfvn.estimators.register("two_draws", package="elsewhere")
+        @tfvn.estimators.register(
+            "two_draws",
+            package="elsewhere",
+            support={"bernoulli": refused("half a sign is no sign"), ANY: EXACT},
+        )
         class TwoDraws(tfvn.estimators.Estimator):
             """Averages the outputs of two kernels, which halves their variance."""
 
@@ -224,10 +256,6 @@ class TestEstimator:
                         outputs += 0.5 * linear_op(inputs, kernel)
                 return Estimate(outputs, (None,) * len(terms))
 
-        tfvn.support.ESTIMATORS["two_draws"] = {
-            "bernoulli": tfvn.support.refused("half a sign is no sign"),
-            tfvn.support.ANY: tfvn.support.EXACT,
-        }
         return TwoDraws
 
     def test_works_in_a_layer(self, two_draws):
@@ -251,10 +279,30 @@ class TestEstimator:
         ):
             tfvn.VarianceDense(3, estimator="unknown")
 
-    def test_without_a_row(self, two_draws):
-        del tfvn.support.ESTIMATORS["two_draws"]
-        with pytest.raises(ValueError, match="'two_draws' has no row in"):
-            tfvn.VarianceDense(3, estimator="two_draws")
+    def test_without_support(self):
+        with pytest.raises(
+            ValueError, match=r"`register\('mine', support={law: cell}\)`. Received"
+        ):
+            tfvn.estimators.register("mine")(tfvn.estimators.WeightSampling)
+        assert "mine" not in estimators.base.registry.aliases
+
+    def test_law_that_it_does_not_name(self, laplace):
+        tfvn.estimators.register("mine", support={"gaussian": EXACT})(
+            type("Mine", (tfvn.estimators.WeightSampling,), {})
+        )
+        assert tfvn.MeanFieldDense(3, estimator="mine").estimator.alias == "mine"
+        with pytest.raises(ValueError, match="support has no cell for that law"):
+            tfvn.layers.Dense(3, posterior="laplace", estimator="mine")
+
+    def test_in_a_recurrent_layer(self, two_draws):
+        with pytest.raises(ValueError, match="does not draw for a whole sequence"):
+            tfvn.VarianceLSTM(3, estimator="two_draws")
+        support = {"support": {ANY: EXACT}, "recurrent": {"gaussian": EXACT}}
+        tfvn.estimators.register("held", **support)(
+            type("Held", (tfvn.estimators.WeightSampling,), {})
+        )
+        outputs = tfvn.VarianceLSTM(3, estimator="held")(np.ones((2, 4, 5)))
+        assert outputs.shape == (2, 3)
 
     @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
     def test_is_saved(self, two_draws, dtype, tmp_path):
@@ -332,7 +380,7 @@ class TestLinearOp:
 
 
 def test_nothing_is_left_behind():
-    assert "laplace" not in posteriors.registry.aliases
-    assert "two_draws" not in estimators.registry.aliases
+    assert "laplace" not in posteriors.base.registry.aliases
+    assert "two_draws" not in estimators.base.registry.aliases
     assert not {"flat", "unit_normal"} & {*priors.aliases(), *support.PRIORS}
     assert not any("elsewhere" in name for name in keras.saving.get_custom_objects())

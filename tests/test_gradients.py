@@ -7,7 +7,7 @@ from tensorflow_probability import distributions as tfd
 
 import tfvn
 from tfvn import kl, support
-from tfvn.estimators import safe_sqrt
+from tfvn.estimators.local import safe_sqrt
 
 POSTERIORS = {
     "variance-gaussian": tfvn.posteriors.Variance("gaussian"),

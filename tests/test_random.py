@@ -8,13 +8,13 @@ from scipy import stats
 from ztests import assert_follows, assert_moments, assert_uncorrelated
 
 import tfvn
-from tfvn import random
+from tfvn import passes, random
 
 COUNT = 100_000
 
 
 def normal_of_predictions(shape, seed, dtype="float32"):
-    with random.drawn_from(random.Stream([0, 0])):
+    with passes.changed(stream=random.Stream([0, 0])):
         return random.normal(shape, seed, dtype)
 
 
@@ -258,3 +258,42 @@ class TestLayers:
         outputs = two_replicas.run(tf.function(lambda: layer(self.X)))
         first, second = two_replicas.experimental_local_results(outputs)
         assert np.all(first.numpy() != second.numpy())
+
+
+class TestStream:
+    """It says where seeds come from, and nothing else."""
+
+    def test_the_kl_is_added(self):
+        layer = tfvn.MeanFieldDense(2, kl_weight=1.0)
+        with passes.changed(stream=random.Stream([0, 7])):
+            first, second = layer(np.ones((3, 4))), layer(np.ones((3, 4)))
+        assert (first.numpy() != second.numpy()).all()
+        np.testing.assert_allclose(layer.losses[0], layer.kl_divergence(), rtol=1e-6)
+        with passes.changed(adds_kl=False):
+            layer(np.ones((3, 4)))
+        assert layer.losses == []
+
+    @pytest.mark.parametrize("is_compiled", [None, True])
+    def test_noise_under_xla(self, is_compiled):
+        generator = random.SeedGenerator(1)
+
+        @tf.function(jit_compile=True)
+        def draw():
+            stream = random.Stream(tf.constant([0, 7]))
+            with passes.changed(stream=stream, is_compiled=is_compiled):
+                return random.normal((20_000,), generator.next())
+
+        noise = draw().numpy()
+        np.testing.assert_array_equal(draw(), noise)
+        assert_follows(noise, stats.norm())
+        assert generator.state.numpy().tolist() == [1, 0]
+
+    @pytest.mark.parametrize("jit_compile", [False, True])
+    def test_what_is_known_of_xla_is_what_it_finds_out(self, jit_compile):
+        @tf.function(jit_compile=jit_compile)
+        def draw(is_compiled):
+            with passes.changed(is_compiled=is_compiled):
+                return random.normal((50,), (1, 2)), random.rademacher((50,), (3, 4))
+
+        for known, found in zip(draw(jit_compile), draw(None), strict=True):
+            np.testing.assert_allclose(known, found, rtol=1e-5)

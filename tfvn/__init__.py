@@ -1,21 +1,20 @@
 """Stochastic and Bayesian layers for Keras 3 and TensorFlow."""
 
 from importlib.metadata import version as _version
+from types import ModuleType as _Module
 
 from tfvn import (
     datasets,
     distributions,
     estimators,
-    kernel,
+    extending,
     kl,
     layers,
     likelihoods,
     plots,
     posteriors,
     priors,
-    random,
     serving,
-    support,
 )
 from tfvn.analysis import jensen_gap
 from tfvn.layers import (
@@ -155,8 +154,8 @@ __all__ = [
     "ensemble_predict",
     "estimators",
     "export_ensemble",
+    "extending",
     "jensen_gap",
-    "kernel",
     "kl",
     "layers",
     "learning_rates",
@@ -168,11 +167,23 @@ __all__ = [
     "plots",
     "posteriors",
     "priors",
-    "random",
     "sample_model",
     "schedules",
     "serving",
-    "support",
     "variable_groups",
     "zero_mean_predict",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def _show_public_names(module: _Module) -> None:
+    """Makes `dir(module)` what is for users: not the imports, not the files."""
+    module.__dir__ = lambda: module.__all__  # type: ignore[method-assign]
+
+
+for _name in __all__:
+    if isinstance(globals()[_name], _Module):
+        _show_public_names(globals()[_name])

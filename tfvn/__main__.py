@@ -1,12 +1,13 @@
 """Lets `python -m tfvn` do what the `tfvn` command does.
 
-By the time this runs the package has been imported, so TensorFlow's start-up messages
-are shown here; the `tfvn` command (`_tfvn_command.py`) is the quiet way in.
+By the time this runs the package has been imported, so that it takes longer and shows
+TensorFlow's start-up messages; the `tfvn` command (`_tfvn_command.py`) is the quick and
+quiet way in.
 """
 
 import sys
 
-from tfvn import cli
+from _tfvn_command import main
 
 if __name__ == "__main__":
-    sys.exit(cli.main())
+    sys.exit(main())

@@ -10,6 +10,8 @@ import numpy as np
 
 Pair = tuple[np.ndarray, np.ndarray]
 
+__all__ = ["Dataset", "load"]
+
 _SPLITS = ("train", "test")
 _DIGITS_FILE = Path(__file__).parent / "data" / "digits.npz"
 

@@ -27,6 +27,8 @@ from tfvn.distributions.sums import (
     sum_of_squares,
 )
 
+__all__ = ["log_uniform_exact", "log_uniform_molchanov", "monte_carlo", "total"]
+
 Tensor = Any
 
 # Molchanov et al. (2017), equation 14.

@@ -358,7 +358,6 @@ def _check_scale(scale: Any) -> None:
 
 
 __all__ = [
-    "LARGEST_LOG_SCALE",
     "Laplace",
     "Likelihood",
     "LogNormal",
@@ -366,5 +365,4 @@ __all__ = [
     "Poisson",
     "StudentT",
     "get",
-    "registry",
 ]

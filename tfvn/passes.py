@@ -2,13 +2,14 @@
 
 Whoever runs a pass through a model enters a `Pass`; layers read it and write on nothing
 but its record. It is a context variable: every thread has its own, and so has every
-replica of a strategy, as long as it is entered inside of what the strategy runs.
+replica of a strategy. Enter it inside the Python function that TensorFlow traces, and
+inside what a strategy runs: replicas run in threads that copy no context.
 """
 
 import contextlib
 import contextvars
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -42,33 +43,51 @@ class Pass:
 
     Attributes:
         owner: The `tfvn.Model` whose step this is, or `None` outside of any step.
+        adds_kl: Whether layers add their KL to the losses; a prediction has no loss.
         kl_weight: The weight of the schedule in this step.
         kl_factor: What each layer multiplies its KL by, beside its own `kl_weight`: the
             weight of the schedule divided by the number of training examples. `None` in
             a step means that the number of examples is not known.
         kl_gradient: `"total"`, or `"path"` to leave out the score term.
         num_samples: How many draws of the noise the loss averages over.
-        record: Where layers note their KL.
+        record: Where layers note their KL in nats, in a step.
+        stream: The `tfvn.random.Stream` that gives all seeds, or `None` for the seed
+            generators of the layers.
+        estimator_of: Returns the estimator that a layer with random weights uses, or
+            `None` for the layer's own.
+        posterior_of: Returns what stands for a posterior of a layer, or `None` for the
+            posterior itself.
+        draws_noise: Whether noise layers, which are quiet at inference, draw there too.
+        noise_of: Returns what a noise layer multiplies by, of the layer, its source of
+            noise and a shape; `None` is a draw.
+        is_compiled: Whether XLA compiles the pass; `None` is not known.
     """
 
     owner: Any = None
+    adds_kl: bool = True
     kl_weight: Tensor | None = None
     kl_factor: Tensor | None = None
     kl_gradient: str = "total"
     num_samples: int = 1
     record: Record = dataclasses.field(default_factory=Record)
+    stream: Any = None
+    estimator_of: Callable[[Any], Any] | None = None
+    posterior_of: Callable[[Any], Any] | None = None
+    draws_noise: bool = False
+    noise_of: Callable[[Any, Any, Any], Tensor] | None = None
+    is_compiled: bool | None = None
 
 
 _OUTSIDE = Pass()
 
-_current: contextvars.ContextVar[Pass | None] = contextvars.ContextVar(
-    "pass", default=None
+_current: contextvars.ContextVar[Pass] = contextvars.ContextVar(
+    "pass", default=_OUTSIDE
 )
 
 
 def current() -> Pass:
     """Returns the pass that is going on, here and now."""
-    return _current.get() or _OUTSIDE
+    return _current.get()
 
 
 @contextlib.contextmanager
@@ -89,3 +108,16 @@ def entered(new: Pass) -> Iterator[Pass]:
         yield new
     finally:
         _current.reset(token)
+
+
+def changed(**fields: Any) -> contextlib.AbstractContextManager[Pass]:
+    """Enters a pass like the current one, but for some fields.
+
+    Example:
+
+    >>> from tfvn import passes
+    >>> with passes.changed(kl_gradient="path"), passes.changed(draws_noise=True):
+    ...     passes.current().kl_gradient
+    'path'
+    """
+    return entered(dataclasses.replace(current(), **fields))

@@ -5,6 +5,14 @@ from typing import Any
 
 import numpy as np
 
+__all__ = [
+    "coverage",
+    "entropy_histograms",
+    "regression_band",
+    "reliability_diagram",
+    "risk_coverage",
+]
+
 
 def reliability_diagram(
     y_true: Any, y_pred: Any, num_bins: int = 15, ax: Any = None

@@ -21,9 +21,13 @@ from tfvn.distributions import (
     SpikeAndSlab,
     trainable,
 )
+from tfvn.distributions import register as save_as_prior
 from tfvn.distributions.serialization import deserialize, is_config, serialize
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors import Posterior
+from tfvn.support import add_prior
+
+__all__ = ["aliases", "get", "register"]
 
 AUTO = "auto"
 
@@ -33,24 +37,35 @@ _BUILDERS: dict[str, Builder] = {}
 _ROWS: dict[type, str] = {}
 
 
-def register(alias: str, distribution: type) -> Callable[[Builder], Builder]:
+def register(
+    alias: str, distribution: Any = None, support: Any = None
+) -> Callable[[Any], Any]:
     """Gives a prior an alias (a decorator).
 
-    The decorated function makes the prior for a `KernelSpec`. The alias is also the
-    prior's row in `tfvn.support.PRIORS`.
+    It decorates a class of distributions of one's own that needs no arguments, or a
+    function that makes a distribution for a `KernelSpec`.
 
     Args:
         alias: What users write.
-        distribution: The class of distribution that the row is about.
+        distribution: For a function, the class of the distributions that it makes.
+        support: How the KL from each law of weights to the prior is computed: a cell of
+            `tfvn.extending` by the name of the law. `None` is as for the distribution
+            without an alias: by Monte Carlo, unless it has one already.
     """
 
-    def decorator(builder: Builder) -> Builder:
-        _BUILDERS[alias] = builder
+    def decorator(made: Any) -> Any:
+        cls = distribution or save_as_prior(made)
+        add_prior(alias, _row_of(cls), support)
+        _BUILDERS[alias] = made if distribution else lambda spec: made()
         # A second alias for a class does not take the first one's row.
-        _ROWS.setdefault(distribution, alias)
-        return builder
+        _ROWS.setdefault(cls, alias)
+        return made
 
     return decorator
+
+
+def _row_of(cls: type) -> str:
+    return next((_ROWS[base] for base in cls.__mro__ if base in _ROWS), "any")
 
 
 # How much narrower the spike is than the slab.
@@ -84,19 +99,9 @@ def _spike_and_slab(spec: KernelSpec) -> tfd.Distribution:
     return SpikeAndSlab(scale, _SPIKE * scale)
 
 
-@register("student_t", DiminishingStudentT)
-def _student_t(spec: KernelSpec) -> tfd.Distribution:
-    return DiminishingStudentT()
-
-
-@register("log_uniform", LogUniform)
-def _log_uniform(spec: KernelSpec) -> tfd.Distribution:
-    return LogUniform()
-
-
-@register("ard", ARD)
-def _ard(spec: KernelSpec) -> tfd.Distribution:
-    return ARD()
+register("student_t")(DiminishingStudentT)
+register("log_uniform")(LogUniform)
+register("ard")(ARD)
 
 
 def aliases() -> list[str]:
@@ -139,10 +144,7 @@ def row(prior: Any) -> str:
         return "none"
     if isinstance(prior, str):
         return prior
-    for cls in type(prior).__mro__:
-        if cls in _ROWS:
-            return _ROWS[cls]
-    return "any"
+    return _row_of(type(prior))
 
 
 def make(prior: Any, spec: KernelSpec) -> tfd.Distribution | None:

@@ -6,9 +6,6 @@ graphs, and under XLA other noise, the same every time. They name their algorith
 and, under XLA, ThreeFry, because there the default is slower by far on a CPU.
 """
 
-import contextlib
-import contextvars
-from collections.abc import Collection, Iterator
 from typing import Any
 
 import keras
@@ -17,6 +14,8 @@ import tensorflow as tf
 
 # The only way to tell the body of a loop from other graphs; it has no public name.
 from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
+
+from tfvn import passes
 
 # 2**32 divided by the golden ratio, as a signed number: multiples of it are far
 # apart, so replicas end up with unrelated Philox keys.
@@ -43,9 +42,9 @@ Tensor = Any
 class Stream:
     """Seeds that are a pure function of one seed and of how many were taken before.
 
-    Within `drawn_from(stream)`, noise depends on nothing else, so that a prediction can
-    be repeated, and exported. What asks in the body of a `tf.while_loop`, a cell of a
-    recurrent layer say, gets another seed in every step.
+    In a pass with a stream, noise depends on nothing else, so that a prediction can be
+    repeated, and exported; no seed generator moves on. What asks in the body of a
+    `tf.while_loop`, a cell of a recurrent layer say, gets another seed in every step.
 
     Args:
         seed: Two integers: the seed of noise that the examples of a batch share, such
@@ -53,83 +52,63 @@ class Stream:
         example_seed: The seed of noise that each example has for itself; `None` is one
             that `seed` determines. Batches with other such seeds and the same `seed`
             share kernels and nothing else.
-        per_example: The seed generators whose noise is per example unless they say
-            otherwise.
+
+    Example:
+
+    >>> import tfvn
+    >>> from tfvn import passes
+    >>> generator = tfvn.random.SeedGenerator(1)
+    >>> def draw():
+    ...     with passes.changed(stream=tfvn.random.Stream([0, 7])):
+    ...         return tfvn.random.normal((3,), generator.next()).numpy()
+    >>> bool((draw() == draw()).all())
+    True
     """
 
-    def __init__(
-        self,
-        seed: Tensor,
-        example_seed: Tensor | None = None,
-        per_example: Collection[Any] = (),
-    ):
+    def __init__(self, seed: Tensor, example_seed: Tensor | None = None):
         self._seed = seed
         self._example_seed = fold_in(seed, -1) if example_seed is None else example_seed
-        self._per_example = {id(generator) for generator in per_example}
         self._taken = 0
-        self._loops_around = _loops()
+        self._loops_around = loops()
 
-    def next(self, generator: Any, per_example: bool | None = None) -> Tensor:
-        """Returns the next seed, in place of one of a generator's own."""
-        if per_example is None:
-            per_example = id(generator) in self._per_example
+    def next(self, per_example: bool | None = None) -> Tensor:
+        """Returns the next seed.
+
+        Args:
+            per_example: Whether the noise is that of the examples of a batch, each its
+                own, rather than one that they share.
+        """
         self._taken += 1
         seed = self._take(
             self._example_seed if per_example else self._seed, self._taken
         )
-        for loop in _loops():
+        for loop in loops():
             if loop not in self._loops_around:
-                # Its body is traced once; that of TensorFlow counts the steps, in what is
-                # the first of its arguments.
-                seed = fold_in(seed, loop.get_operations()[0].outputs[0])
+                seed = fold_in(seed, _step_of(loop))
         return seed
 
     def _take(self, seed: Tensor, number: int) -> Tensor:
         return fold_in(seed, number)
 
 
-def _loops() -> list[Any]:
+def loops() -> list[Any]:
     """Returns the bodies of loops that are being traced, the innermost first."""
-    graph, loops = tf.compat.v1.get_default_graph(), []
+    graph, found = tf.compat.v1.get_default_graph(), []
     while graph is not None:
         if isinstance(graph, WhileBodyFuncGraph):
-            loops.append(graph)
+            found.append(graph)
         graph = getattr(graph, "outer_graph", None)
-    return loops
+    return found
 
 
-_stream: contextvars.ContextVar[Stream | None] = contextvars.ContextVar(
-    "stream", default=None
-)
+def _step_of(loop: Any) -> Tensor:
+    """Returns the number of the step, of the body of a loop that is being traced.
 
-
-def current_stream() -> Stream | None:
-    """Returns the stream that seeds are taken from, here and now, if there is one."""
-    return _stream.get()
-
-
-@contextlib.contextmanager
-def drawn_from(stream: Stream) -> Iterator[None]:
-    """Makes seed generators that are asked in the context take seeds from a stream.
-
-    The state belongs to the thread (or task) that entered the context, and no generator
-    moves on.
-
-    Example:
-
-    >>> import tfvn
-    >>> generator = tfvn.random.SeedGenerator(1)
-    >>> def draw():
-    ...     with tfvn.random.drawn_from(tfvn.random.Stream([0, 7])):
-    ...         return tfvn.random.normal((3,), generator.next()).numpy()
-    >>> bool((draw() == draw()).all())
-    True
+    The body is traced once for all steps, and what calls a layer in it, Keras's `RNN` and
+    TensorFlow's `map_fn`, hands the layer no number. TensorFlow counts the steps of every
+    loop in what is the first argument of its body.
     """
-    token = _stream.set(stream)
-    try:
-        yield
-    finally:
-        _stream.reset(token)
+    return loop.get_operations()[0].outputs[0]
 
 
 def fold_in(seed: Tensor, number: Tensor) -> Tensor:
@@ -169,12 +148,12 @@ class SeedGenerator(keras.random.SeedGenerator):
         Args:
             ordered: As in `keras.random.SeedGenerator`.
             per_example: Whether the noise is that of the examples of a batch, each its
-                own, rather than one that they share. It matters within `drawn_from`
-                only, where `None` lets the stream decide.
+                own, rather than one that they share. It matters in a pass with a
+                stream only, where `None` is what is known of the layer.
         """
-        stream = current_stream()
+        stream = passes.current().stream
         if stream is not None:
-            return stream.next(self, per_example)
+            return stream.next(per_example)
         seed = super().next(ordered=ordered)
         replica = tf.distribute.get_replica_context()
         if replica is not None and replica.num_replicas_in_sync > 1:
@@ -194,12 +173,13 @@ def normal(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     inverts a float32. Elsewhere Box and Muller's method is faster, whose sines XLA is slow
     at; there values end at 5.8.
 
-    Within `drawn_from`, the first numbers are the same however many follow, as they are
-    in all other functions here: the noise of a row does not depend on the rows after it.
+    In a pass with a stream, the first numbers are the same however many follow, as they
+    are in all other functions here: the noise of a row does not depend on the rows after
+    it.
     """
     size = _size(shape)
     is_compiled = _is_compiled()
-    if current_stream() is not None:
+    if passes.current().stream is not None:
         runs = (size + 2 * _RUN - 1) // (2 * _RUN)
         uniform = _draw(tf.stack([runs, 2, _RUN]), seed, dtype)
         noise = _box_muller(uniform[:, 0], uniform[:, 1], axis=1)
@@ -207,6 +187,8 @@ def normal(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
         uniform = _draw(tf.stack([2, (size + 1) // 2]), seed, dtype)
         if is_compiled is False:
             noise = _box_muller(uniform[0], uniform[1])
+        elif is_compiled is True:
+            noise = _invert(uniform, seed)
         else:
             transforms = [
                 lambda: _box_muller(uniform[0], uniform[1]),
@@ -270,12 +252,12 @@ def _source(seed: Tensor) -> dict[str, Tensor]:
 
 
 def _is_compiled() -> Tensor | bool:
-    """Returns whether XLA compiles what is being traced, or a tensor that will know.
-
-    Predictions, which take their seeds from a stream, are not compiled.
-    """
-    if tf.executing_eagerly() or current_stream() is not None:
+    """Returns whether XLA compiles what is being traced, or a tensor that will know."""
+    if tf.executing_eagerly():
         return False
+    known = passes.current().is_compiled
+    if known is not None:
+        return known
     # Of a compiled op this says that it is on none of the devices.
     return tf.raw_ops.DeviceIndex(device_names=_DEVICES) == len(_DEVICES)
 

@@ -14,10 +14,13 @@ class Registry:
 
     Args:
         kind: What the parts are, as error messages name them: `"posterior"`.
+        add_support: Called with the alias, the class and the further arguments of
+            `register`, to note what the part combines with.
     """
 
-    def __init__(self, kind: str):
+    def __init__(self, kind: str, add_support: Callable[..., None] | None = None):
         self.kind = kind
+        self._add_support = add_support
         self._classes: dict[str, type] = {}
 
     @property
@@ -25,10 +28,20 @@ class Registry:
         """The known aliases, in alphabetical order."""
         return sorted(self._classes)
 
-    def register(self, alias: str, package: str = "tfvn") -> Callable[[type], type]:
-        """Returns a class decorator that registers a part under `alias`."""
+    def register(
+        self, alias: str, package: str = "tfvn", **support: Any
+    ) -> Callable[[type], type]:
+        """Returns a class decorator that registers a part under `alias`.
+
+        Args:
+            alias: What users write.
+            package: Under which Keras saves the class; that of the library is `"tfvn"`.
+            **support: What the part combines with, see `tfvn.support`.
+        """
 
         def decorator(cls: type) -> type:
+            if self._add_support is not None:
+                self._add_support(alias, cls, **support)
             name = f"{self.kind}.{cls.__name__}"
             keras.saving.register_keras_serializable(package, name)(cls)
             cls.alias = alias  # type: ignore[attr-defined]

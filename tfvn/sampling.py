@@ -6,34 +6,24 @@ that it is being trained.
 """
 
 import contextlib
-import contextvars
-from collections.abc import Iterator
 
-_drawing = contextvars.ContextVar("drawing", default=False)
+from tfvn import passes
 
 
-def is_drawing() -> bool:
-    """Whether noise layers draw at inference, here and now."""
-    return _drawing.get()
-
-
-@contextlib.contextmanager
-def drawing() -> Iterator[None]:
-    """Makes noise layers that are called, or traced, in the context draw.
+def drawing() -> contextlib.AbstractContextManager[passes.Pass]:
+    """Makes noise layers of this library that are called, or traced, in the context draw.
 
     The state belongs to the thread (or task) that entered the context, and to no model.
 
     Example:
 
-    >>> from tfvn import sampling
-    >>> with sampling.drawing():
-    ...     sampling.is_drawing()
-    True
-    >>> sampling.is_drawing()
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.MultiplicativeNoise()
+    >>> with tfvn.sampling.drawing():
+    ...     bool((layer(np.ones((50, 4))).numpy() == 1.0).all())
     False
+    >>> bool((layer(np.ones((50, 4))).numpy() == 1.0).all())
+    True
     """
-    token = _drawing.set(True)
-    try:
-        yield
-    finally:
-        _drawing.reset(token)
+    return passes.changed(draws_noise=True)

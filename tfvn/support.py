@@ -6,10 +6,11 @@ enters them by its `law`, the shape of the weight distribution: `"gaussian"`,
 `"uniform"` or `"bernoulli"`. A row answers for a law it does not name with its
 `ANY` cell.
 
-To support a new estimator or prior, add its row.
+A part from outside the library gives its row where it is registered.
 """
 
 import dataclasses
+from typing import Any
 
 ANY = "*"
 
@@ -42,8 +43,16 @@ def refused(reason: str) -> Cell:
 
 _DISCRETE = refused("a discrete posterior has an infinite KL to a density")
 
+_NOT_NAMED = refused("its support has no cell for that law")
+_NO_SEQUENCES = refused("it does not draw for a whole sequence")
+
+_LAWS = ("gaussian", "uniform", "bernoulli")
+
+# law -> cell
+Row = dict[str, Cell]
+
 # estimator -> law -> cell
-ESTIMATORS: dict[str, dict[str, Cell]] = {
+ESTIMATORS: dict[str, Row] = {
     "local": {"gaussian": EXACT, ANY: MOMENT_MATCHING},
     "flipout": {ANY: EXACT},
     "weights": {ANY: EXACT},
@@ -52,7 +61,7 @@ ESTIMATORS: dict[str, dict[str, Cell]] = {
 
 # The same for the cells of recurrent layers, where what is drawn is held along the
 # sequence.
-RECURRENT_ESTIMATORS: dict[str, dict[str, Cell]] = {
+RECURRENT_ESTIMATORS: dict[str, Row] = {
     "local": {
         ANY: refused("output noise that is held along a sequence is no weight sample")
     },
@@ -66,7 +75,7 @@ DEFAULT_ESTIMATORS: dict[str, str] = {"gaussian": "local", ANY: "weights"}
 DEFAULT_RECURRENT_ESTIMATORS: dict[str, str] = {ANY: "weights"}
 
 # prior -> law -> cell. A `tfd.Distribution` that has no row of its own is "any".
-PRIORS: dict[str, dict[str, Cell]] = {
+PRIORS: dict[str, Row] = {
     "normal": {
         "gaussian": CLOSED_FORM,
         "uniform": CLOSED_FORM,
@@ -101,13 +110,13 @@ PRIORS: dict[str, dict[str, Cell]] = {
 SCALE_FREE_PRIORS = ("log_uniform", "ard")
 
 
-def lookup(table: dict[str, dict[str, Cell]], row: str, law: str) -> Cell:
+def lookup(table: dict[str, Row], row: str, law: str) -> Cell:
     """Returns the cell of `table` for a row and the law of a posterior."""
     cells = table[row]
     return cells.get(law, cells[ANY])
 
 
-def require(kind: str, table: dict[str, dict[str, Cell]], row: str, law: str) -> Cell:
+def require(kind: str, table: dict[str, Row], row: str, law: str) -> Cell:
     """Returns a supported cell, or raises the one sentence that says why not.
 
     Args:
@@ -116,13 +125,6 @@ def require(kind: str, table: dict[str, dict[str, Cell]], row: str, law: str) ->
         row: The row that is asked for.
         law: The law of the posterior.
     """
-    *_, argument = kind.split()
-    if row not in table:
-        name = kind.upper().replace(" ", "_") + "S"
-        raise ValueError(
-            f"The {kind} {row!r} has no row in `tfvn.support.{name}`; add one "
-            f"where it is registered. Received: {argument}={row!r}"
-        )
     cell = lookup(table, row, law)
     if not cell.supported:
         # A prior of "none" is written `None`.
@@ -133,7 +135,7 @@ def require(kind: str, table: dict[str, dict[str, Cell]], row: str, law: str) ->
         ]
         raise ValueError(
             f"The {kind} {row!r} does not combine with a {law} posterior, because "
-            f"{cell.how}; expected one of {offered}. Received: {argument}={row!r}"
+            f"{cell.how}; expected one of {offered}. Received: {kind.split()[-1]}={row!r}"
         )
     return cell
 
@@ -151,7 +153,70 @@ def require_estimator(alias: str, law: str, recurrent: bool = False) -> Cell:
     return require("estimator", ESTIMATORS, alias, law)
 
 
-def markdown(table: dict[str, dict[str, Cell]], laws: tuple[str, ...]) -> str:
+def add_estimator(
+    alias: str, cls: Any, support: Row | None = None, recurrent: Row | None = None
+) -> None:
+    """Adds the rows of an estimator, unless it is one of the library's own.
+
+    Args:
+        alias: Its alias.
+        cls: The class.
+        support: How it combines with each law of weights. The cell `ANY` is for the
+            laws that are not named; without it, they are refused.
+        recurrent: The same for the cells of recurrent layers; `None` refuses all.
+    """
+    if support is None and alias not in ESTIMATORS:
+        raise ValueError(
+            "An estimator must say what it combines with; expected "
+            f"`register({alias!r}, support={{law: cell}})`. Received: support=None"
+        )
+    if support is not None:
+        ESTIMATORS[alias] = {ANY: _NOT_NAMED, **support}
+        RECURRENT_ESTIMATORS[alias] = {ANY: _NO_SEQUENCES, **(recurrent or {})}
+
+
+def add_prior(alias: str, row: str, support: Row | None = None) -> None:
+    """Adds the row of a prior, unless it is one of the library's own.
+
+    Args:
+        alias: Its alias.
+        row: The row that its class of distributions had before.
+        support: How the KL from each law of weights is computed. The cell `ANY` is for
+            the laws that are not named; without it, they are refused. `None` is the
+            cells of `row`.
+    """
+    if support is not None:
+        PRIORS[alias] = {ANY: _NOT_NAMED, **support}
+    PRIORS.setdefault(alias, PRIORS[row])
+
+
+def add_posterior(
+    alias: str, cls: Any, support: Row | None = None, recurrent: Row | None = None
+) -> None:
+    """Adds the column of a posterior's law, where it differs from the `ANY` cells.
+
+    Args:
+        alias: Its alias.
+        cls: The class, which has a `law`.
+        support: How the law combines with estimators and priors, by their aliases.
+        recurrent: How it combines with estimators in recurrent layers.
+    """
+    estimators_and_priors = {**ESTIMATORS, **PRIORS}
+    for rows, cells in (
+        (estimators_and_priors, support or {}),
+        (RECURRENT_ESTIMATORS, recurrent or {}),
+    ):
+        if not {*cells} <= {*rows} or (cells and cls.law in _LAWS):
+            raise ValueError(
+                f"The support of a posterior names aliases out of {sorted(rows)}, for a "
+                f"`law` other than {list(_LAWS)}, whose cells the library has. "
+                f"Received: law={cls.law!r}, aliases={list(cells)}"
+            )
+        for row, cell in cells.items():
+            rows[row][cls.law] = cell
+
+
+def markdown(table: dict[str, Row], laws: tuple[str, ...]) -> str:
     """Renders a table for the documentation."""
     lines = [
         "| | " + " | ".join(laws) + " |",

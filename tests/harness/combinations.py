@@ -23,7 +23,7 @@ VARIANTS = {
 def posterior_labels():
     """Returns every posterior in every variant, as `"variance/uniform"`."""
     labels = []
-    for alias in tfvn.posteriors.registry.aliases:
+    for alias in tfvn.posteriors.base.registry.aliases:
         variants = VARIANTS.get(alias, [{}])
         labels += ["/".join([alias, *map(str, v.values())]) for v in variants]
     return labels

@@ -1,14 +1,12 @@
 """Layers against their Keras twins: arguments, shapes, and what the means give."""
 
-import inspect
-
 import harness
 import keras
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from layer_cases import CASES, LAYERS
+from layer_cases import LAYERS
 
 import tfvn
 
@@ -16,34 +14,6 @@ QUICK = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 class TestTwinArguments:
-    @pytest.mark.parametrize("name", CASES)
-    def test_signature(self, name):
-        wanted = harness.twin_arguments(LAYERS[name])
-        taken = inspect.signature(LAYERS[name]).parameters
-        assert [n for n in taken if n in wanted] == [*wanted]
-        assert not harness.NOT_TAKEN & set(taken)
-        for argument, parameter in wanted.items():
-            if argument not in ("kernel_initializer", "depthwise_initializer"):
-                assert taken[argument].default == parameter.default
-            assert taken[argument].kind == parameter.kind
-
-    @pytest.mark.parametrize("name", CASES)
-    def test_ours(self, name):
-        taken = inspect.signature(LAYERS[name]).parameters
-        assert {
-            "prior",
-            "estimator",
-            "kl_method",
-            "kl_weight",
-            "bias_posterior",
-            "seed",
-        } <= set(taken)
-        preset = issubclass(LAYERS[name], tfvn.layers.Preset)
-        assert ("posterior" in taken) != preset
-        assert ("noise" in taken) == name.startswith("Variance")
-        assert ("initial_log_alpha" in taken) == name.startswith("GaussianDropout")
-        assert ("rank" in taken) == name.startswith("KTied")
-
     @pytest.mark.parametrize("name", ["Dense", "MeanFieldDense"])
     def test_dense_takes_each(self, name):
         layer = LAYERS[name](

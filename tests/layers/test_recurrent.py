@@ -1,6 +1,5 @@
 """Recurrent layers and cells through the harness, and what they are made of."""
 
-import inspect
 import itertools
 
 import harness
@@ -10,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfvn
+from tfvn.extending import ANY, EXACT
 from tfvn.layers import StochasticRNN, StochasticRNNCell
 
 LAYERS = harness.public_layers((StochasticRNN, StochasticRNNCell))
@@ -70,23 +70,6 @@ def test_pairs_of_choices(combination):
 
 @pytest.mark.parametrize("name", NAMES)
 class TestTwinArguments:
-    def test_signature(self, name):
-        wanted = harness.twin_arguments(LAYERS[name])
-        taken = inspect.signature(LAYERS[name]).parameters
-        assert [n for n in taken if n in wanted] == [*wanted]
-        for argument, parameter in wanted.items():
-            ours = argument in ("kernel_initializer", "recurrent_initializer")
-            assert taken[argument].default == (None if ours else parameter.default)
-            assert taken[argument].kind == parameter.kind
-
-    def test_ours(self, name):
-        taken = inspect.signature(LAYERS[name]).parameters
-        assert {"prior", "estimator", "kl_method", "kl_weight", "seed"} <= set(taken)
-        assert {"bias_posterior", "bias_prior"} <= set(taken)
-        assert ("posterior" in taken) == (name in KINDS)
-        assert ("noise" in taken) == name.startswith("Variance")
-        assert ("rank" in taken) == name.startswith("KTied")
-
     def test_by_position(self, name):
         twin = harness.twin_arguments(LAYERS[name])
         values = {
@@ -258,16 +241,13 @@ class TestErrors:
             layer.call(tf.ones((1, 5, 2)))
 
     def test_estimator_that_does_not_hold(self, registries):
-        @tfvn.estimators.register("other", package="test")
+        row = {ANY: EXACT}
+
+        @tfvn.estimators.register("other", support=row, recurrent=row)
         class Other(tfvn.estimators.Estimator):
             def __call__(self, terms, seed_generator):
                 raise AssertionError
 
-        with pytest.raises(
-            ValueError, match=r"no row in `tfvn.support.RECURRENT_ESTIM"
-        ):
-            tfvn.layers.LSTM(3, estimator="other")
-        tfvn.support.RECURRENT_ESTIMATORS["other"] = {"*": tfvn.support.EXACT}
         layer = tfvn.layers.LSTM(3, estimator="other")
         with pytest.raises(NotImplementedError, match="it has no `hold` method"):
             layer(np.ones((2, 3, 2), "float32"))

@@ -303,6 +303,26 @@ class TestGroups:
             layer.trainable = False
         assert "prior" not in tfvn.variable_groups(model)
 
+    @pytest.mark.parametrize("before", [True, False], ids=["before", "after build"])
+    def test_frozen_layer_beside_one_that_is_trained(self, before):
+        """A prior that two layers share is learned as long as one of them is."""
+        scale = tf.Variable(1.0)
+        prior = tfd.Normal(0.0, scale)
+        first, second = (tfvn.MeanFieldDense(2, prior=prior) for _ in range(2))
+        first.trainable = not before
+        model = tfvn.Sequential([keras.Input((4,)), first, second])
+        first.trainable = False
+        assert [v.value is scale for v in prior_variables(model)] == [True]
+        assert len(model.trainable_variables) == 4
+        second.trainable = False
+        assert model.trainable_variables == []
+        first.trainable = True
+        assert len(prior_variables(model)) == 1
+        model.trainable = False
+        assert model.trainable_variables == []
+        model.trainable = True
+        assert len(model.trainable_variables) == 7
+
     def test_variable_that_is_not_trainable(self, tmp_path):
         scale = tf.Variable(1.0, trainable=False)
         model = make_model(tfd.Normal(0.0, scale))

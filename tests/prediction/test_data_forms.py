@@ -381,6 +381,50 @@ def test_models(case):
     assert_as_keras(make(), x)
 
 
+class TestLengthsThatDiffer:
+    """Batches of sequences of several lengths, from a generator."""
+
+    shapes = ((3, 5, 2), (2, 5, 2), (4, 7, 2), (0, 9, 2), (1, 5, 2), (40, 5, 2))
+    batches = tuple(map(np.random.default_rng(3).normal, [0] * 6, [1] * 6, shapes))
+
+    def model(self, *noise, **kwargs):
+        recurrent = layers.SimpleRNN(3, **kwargs)
+        return keras.Sequential(
+            [keras.Input((None, 2)), recurrent, *noise, layers.Dense(2)]
+        )
+
+    def test_as_keras(self):
+        model = self.model(quiet())
+        expected = np.concatenate([model(batch) for batch in self.batches])
+        answer = tfvn.ensemble_predict(
+            model, iter(self.batches), 2, outputs="regression"
+        )
+        np.testing.assert_allclose(answer.mean, expected, atol=1e-5)
+        mean = tfvn.mean_predict(model, iter(self.batches))
+        np.testing.assert_allclose(mean, expected, atol=1e-5)
+
+    @pytest.mark.parametrize("estimator", ["local", "weights"])
+    def test_noise_of_rows_differs(self, estimator):
+        model = self.model(tfvn.MeanFieldDense(4, estimator=estimator))
+        same = [np.ones((3, 5, 2), "float32"), np.ones((3, 6, 2), "float32")] * 2
+        answer = tfvn.ensemble_predict(
+            model, iter(same), 4, seed=1, outputs="regression"
+        )
+        if estimator == "local":
+            assert len(np.unique(answer.std[:, 0])) == 12
+        again = tfvn.ensemble_predict(
+            model, iter(same[:2]), 4, seed=1, outputs="regression"
+        )
+        np.testing.assert_allclose(answer.mean[:6], again.mean, atol=1e-6)
+
+    def test_outputs_that_do_not_fit(self):
+        model = self.model(quiet(), return_sequences=True)
+        with pytest.raises(
+            ValueError, match=r"one shape.*axis 1.*\(5, 2\) and \(7, 2\)"
+        ):
+            tfvn.mean_predict(model, iter(self.batches))
+
+
 def test_arrays_of_strings():
     """Which Keras takes as tensors only."""
     model = categories()

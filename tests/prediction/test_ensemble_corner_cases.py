@@ -74,11 +74,9 @@ class TestEdges:
             ]
         )
         batches = [np.ones((16, length, 2), "float32") for length in (3, 5)]
-        answer = tfvn.ensemble_predict(model, iter(batches), batch_size=16)
-        assert answer.mean.shape == (32, 3)
-        with pytest.raises(ValueError, match="same size on axis 1, or") as error:
-            tfvn.ensemble_predict(model, iter(batches), batch_size=32)
-        assert "Received: rows of shapes (3, 2) and (5, 2)" in str(error.value)
+        for size in (16, 32):
+            answer = tfvn.ensemble_predict(model, iter(batches), batch_size=size)
+            assert answer.mean.shape == (32, 3)
 
     @pytest.mark.parametrize("estimator", ["local", "weights"])
     def test_tensors_that_all_rows_share_stay_as_they_are(self, estimator):
@@ -172,7 +170,7 @@ class TestEdges:
         [
             ({"num_samples": 0}, "`num_samples` must be an integer of at least 1"),
             ({"batch_size": 2.5}, "`batch_size` must be an integer of at least 1"),
-            ({"seed": "x"}, "`seed` must be an integer or `None`"),
+            ({"seed": "x"}, "`seed` must be an integer, `None`, or"),
             ({"seed": 2**64}, "`seed` must fit 64 bits"),
             ({"seed": -(2**63) - 1}, "`seed` must fit 64 bits"),
             ({"outputs": "classes"}, "`outputs` must be one of"),
@@ -217,6 +215,31 @@ class TestWithoutNoise:
         variance = X[:2] ** 2 @ np.square(layer.posterior.mean().numpy())
         ztests.assert_moments(np.swapaxes(answer.samples, 0, 1), 0 * variance, variance)
 
+    @pytest.mark.parametrize("estimator", ["weights", "flipout"])
+    def test_zero_means_of_a_recurrent_layer(self, estimator):
+        """The first step of a cell without activations is linear in the kernel."""
+        layer = tfvn.GaussianDropoutGRU(
+            1, initial_log_alpha=0.0, activation="linear", estimator=estimator
+        )
+        model = keras.Sequential([keras.Input((1, FEATURES)), layer])
+        answer = tfvn.zero_mean_predict(
+            model, X[:2, None], 500, outputs="regression", return_samples=True, seed=1
+        )
+        samples = answer.samples[:, :, 0]
+        assert len(np.unique(samples)) > 0.9 * samples.size
+        error = samples.std(axis=1) / np.sqrt(500)
+        assert (np.abs(samples.mean(axis=1)) < 5 * error).all()
+
     def test_zero_means_need_gaussian_dropout(self):
         with pytest.raises(ValueError, match="must have a Gaussian-dropout layer"):
             tfvn.zero_mean_predict(models.local(), X)
+
+
+def test_a_random_bias_has_no_rows_of_its_own():
+    """Beside a kernel of mean zero, it is all that the draws have in common."""
+    bias = {"bias_posterior": "mean_field", "bias_initializer": "ones"}
+    layer = tfvn.VarianceDense(4, **bias)
+    model = keras.Sequential([keras.Input((3,)), layer])
+    answer = tfvn.ensemble_predict(model, np.ones((5, 3)), outputs="regression", seed=1)
+    assert answer.mean.shape == (5, 4)
+    np.testing.assert_allclose(answer.mean.mean(), 1.0, atol=0.5)

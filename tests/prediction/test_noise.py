@@ -1,59 +1,15 @@
 """What makes layers draw at inference, and for whom."""
 
-import threading
+import copy
+import pickle
 
 import keras
 import models
 import numpy as np
-import pytest
 from keras import layers
 
-import tfvn
-from tfvn.layers.inside import replaced_estimators
+from tfvn import passes, random, sampling
 from tfvn.prediction import noise
-
-
-def drawing_of_dropout(model):
-    return noise.drawing(model), lambda: "call" in vars(model.layers[2])
-
-
-def other_estimators(model):
-    other = tfvn.estimators.get("mean")
-    context = replaced_estimators(model, lambda layer: other)
-    return context, lambda: model.layers[1].estimator is other
-
-
-@pytest.mark.parametrize("change", [drawing_of_dropout, other_estimators])
-def test_two_threads_do_not_undo_what_the_other_has_changed(change):
-    model = models.sequential(models.mean_field("local"), layers.Dropout(0.5))
-    own = model.layers[1].estimator
-    asks, is_in = threading.Event(), threading.Event()
-    found = []
-
-    def enter():
-        context, is_changed = change(model)
-        asks.set()
-        with context:
-            is_in.set()
-            first.join()
-            found.append(is_changed())
-
-    def enter_first():
-        context, is_changed = change(model)
-        with context:
-            second.start()
-            asks.wait()
-            # Long enough for one that does not wait.
-            found.append(is_in.wait(0.2))
-            found.append(is_changed())
-
-    first, second = (threading.Thread(target=t) for t in (enter_first, enter))
-    first.start()
-    first.join()
-    second.join()
-    assert found == [False, True, True]
-    assert "call" not in vars(model.layers[2])
-    assert model.layers[1].estimator is own
 
 
 class Block(models.NoiseOfTraining):
@@ -71,6 +27,64 @@ def test_layers_inside_of_an_unknown_one_are_not_in_training():
     inputs = keras.Input((models.FEATURES,))
     block = Block()
     model = keras.Model(inputs, block(inputs))
-    with noise.drawing(model):
+    noise.prepare(model)
+    with sampling.drawing():
         model(models.X, training=False)
     np.testing.assert_array_equal(block.norm.moving_mean, np.zeros(models.FEATURES))
+
+
+def draw(model):
+    """One draw of a model by a seed, at inference."""
+    stream = random.Stream([0, 7])
+    with passes.entered(passes.Pass(draws_noise=True, stream=stream)):
+        return model(models.X, training=False).numpy()
+
+
+class TestPreparedModels:
+    """Keras's noise layers read the pass, and nobody can tell from outside."""
+
+    def setup_method(self):
+        inputs = keras.Input((models.FEATURES,))
+        self.dropout = layers.Dropout(0.5, seed=1)
+        outputs = layers.Dense(3)(self.dropout(inputs))
+        self.model = keras.Model(inputs, outputs)
+        self.config = self.model.get_config()
+        noise.prepare(self.model)
+        self.drawn = draw(self.model)
+
+    def test_draw_in_a_pass_only(self):
+        quiet = self.model(models.X, training=False).numpy()
+        assert (self.drawn != quiet).any()
+        np.testing.assert_array_equal(draw(self.model), self.drawn)
+        np.testing.assert_array_equal(self.model(models.X, training=False), quiet)
+
+    def test_are_wrapped_once(self):
+        before = [dict(vars(layer)) for layer in self.model.layers]
+        noise.prepare(self.model)
+        assert [dict(vars(layer)) for layer in self.model.layers] == before
+
+    def test_have_the_same_config_and_generators(self):
+        assert self.model.get_config() == self.config
+        generator = self.dropout.seed_generator
+        states = [generator.state.numpy().tolist()]
+        draw(self.model)
+        states.append(generator.state.numpy().tolist())
+        self.model(models.X, training=True)
+        assert states == [[1, 0]] * 2
+        assert generator.state.numpy().tolist() == [1, 1]
+
+    def test_copies_are_on_their_own(self, tmp_path):
+        self.model.save(tmp_path / "model.keras")
+        clone = keras.models.clone_model(self.model)
+        clone.set_weights(self.model.get_weights())
+        copies = [
+            copy.deepcopy(self.model),
+            pickle.loads(pickle.dumps(self.model)),
+            keras.saving.load_model(tmp_path / "model.keras"),
+            clone,
+        ]
+        for other in copies:
+            noise.prepare(other)
+            np.testing.assert_array_equal(draw(other), self.drawn)
+            other(models.X, training=True)
+        assert self.dropout.seed_generator.state.numpy().tolist() == [1, 0]

@@ -5,6 +5,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
+from mpmath import mp
 from scipy import integrate, stats
 
 import tfvn
@@ -71,6 +72,37 @@ class TestCRPS:
             z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - np.pi**-0.5
         )
         assert value(metrics.CRPS(), [0.3], answer) == pytest.approx(expected, rel=1e-6)
+
+    @pytest.mark.parametrize(
+        "draws",
+        [
+            [(1.0, 2.0)],
+            [(0.0, 1.0), (0.5, 1.0)],
+            [(0.0, 1.0), (0.5, 1.0 + 1e-9), (-2.0, 0.999)],
+            [(0.0, 1.0), (0.2, 1e-4), (3.0, 20.0)],
+            [(0.0, 1e-3), (40.0, 2e-3)],
+        ],
+    )
+    def test_laplace_mixtures_are_exact(self, draws):
+        outputs = [[(location, np.log(scale)) for location, scale in draws]]
+        answer = tfvn.PredictiveDistribution.of_draws("laplace", outputs)
+        target = 0.3
+
+        def square(x):
+            cdf = 0
+            for location, scale in draws:
+                half = mp.exp(-abs(x - location) / scale) / 2
+                cdf += (half if x < location else 1 - half) / len(draws)
+            return (cdf - (x >= target)) ** 2
+
+        with mp.workdps(20):
+            # Close around each kink, because the scales differ by so much.
+            cuts = {target, -900.0, 900.0}
+            for (at, _), (_, scale) in itertools.product(draws, draws):
+                cuts |= {at + sign * k * scale for sign in (-1, 1) for k in (0, 3, 30)}
+            expected = mp.quad(square, sorted(cuts))
+        found = value(metrics.CRPS(), [target], answer)
+        assert found == pytest.approx(float(expected), rel=1e-6)
 
     def test_counts(self):
         answer = answer_of(likelihoods.Poisson())

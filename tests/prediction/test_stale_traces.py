@@ -8,7 +8,8 @@ from keras import layers
 from models import CLASSES, FEATURES, X
 
 import tfvn
-from tfvn.prediction.sampler import sampler_of
+from tfvn.prediction.ensemble import MEAN_WEIGHTS
+from tfvn.prediction.sampler import AS_IT_IS, sampler_of
 
 
 def classifier(*middle):
@@ -123,8 +124,8 @@ def test_state_of_a_subclassed_model_is_seen():
 def traces(model):
     return [
         function
-        for name in ("", "mean")
-        for function in sampler_of(model, name)._functions.values()
+        for what in (AS_IT_IS, MEAN_WEIGHTS)
+        for function in sampler_of(model, what)._functions.values()
     ]
 
 

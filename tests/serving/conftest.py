@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 from clients import CppClient, GrpcClient, RestClient
+from loader import LoadedModel
+from protocol_fixture import ProtocolFixture
 
 import tfvn
-from tfvn.serving import LoadedModel
-from tfvn.serving.protocol_fixture import ProtocolFixture
 
 NUM_SAMPLES = 6
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tfvn
 from tfvn import cli
+from tfvn.cli import inspect, quickstart
 
 
 def refused(capsys, *arguments):
@@ -202,12 +203,10 @@ class TestArguments:
     def test_quickstart_looks_before_it_trains(
         self, tmp_path, monkeypatch, capsys, export_to
     ):
-        from tfvn import quickstart
-
-        def train(**_):
+        def train():
             raise AssertionError("trained")
 
-        monkeypatch.setattr(quickstart, "run", train)
+        monkeypatch.setattr(quickstart, "build_model", train)
         monkeypatch.chdir(tmp_path)
         pathlib.Path("file").write_text("")
         error = refused(capsys, "quickstart", "--export", export_to)
@@ -225,11 +224,9 @@ class TestEnds:
         assert capsys.readouterr().err == ""
 
     def test_interruption(self, monkeypatch, capsys):
-        from tfvn.serving import inspection
-
         def interrupt(_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(inspection, "describe", interrupt)
+        monkeypatch.setattr(inspect, "describe", interrupt)
         assert cli.main(["inspect", "m"]) == 130
         assert capsys.readouterr() == ("", "")

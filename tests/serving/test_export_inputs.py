@@ -1,21 +1,18 @@
-"""Exports of texts and other types, and what they refuse: names, labels, places."""
-
-import pathlib
+"""Exports of texts and other types, and what they refuse: names, labels, examples."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from clients import GrpcClient, RefusedError, RestClient
-from tensorflow.python.framework import config
+from loader import LoadedModel
+from protocol_fixture import ProtocolFixture
 
 import tfvn
 from tfvn import cli
-from tfvn.serving import LoadedModel, versions
 from tfvn.serving.endpoints import Endpoints
 from tfvn.serving.labels import checked_labels
-from tfvn.serving.protocol_fixture import ProtocolFixture
-from tfvn.serving.saved_model import SavedModel, reason, to_array
+from tfvn.serving.saved_model import SavedModel
 
 TEXTS = np.array([["the cat"], ["a dog ate the cat"], [""], ["größe" * 20]])
 SEEDS = np.arange(8, dtype="int32").reshape(4, 2)
@@ -298,121 +295,3 @@ class TestLabels:
         with pytest.raises(ValueError, match=r"must be 3 names.* of 2 names"):
             tfvn.export_ensemble(small(), tmp_path / "m", 2, labels=["a", "b"])
         assert not (tmp_path / "m").exists()
-
-
-class TestPlaces:
-    @pytest.mark.parametrize(
-        "path",
-        ["gs://bucket/m", "s3://bucket/m", pathlib.Path("gs://bucket/m"), "file:///m"],
-    )
-    def test_without_a_rename(self, tmp_path, monkeypatch, path):
-        monkeypatch.chdir(tmp_path)
-        with pytest.raises(ValueError, match="copy the finished version"):
-            tfvn.export_ensemble(small(), path, 2)
-        assert list(tmp_path.iterdir()) == []
-
-    def test_files_and_nothing(self, tmp_path):
-        (tmp_path / "file").write_text("")
-        with pytest.raises(NotADirectoryError, match="Argument `path` must"):
-            tfvn.export_ensemble(small(), tmp_path / "file", 2)
-        with pytest.raises(ValueError, match="Argument `path` must"):
-            tfvn.export_ensemble(small(), "", 2)
-
-    def test_home(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("HOME", str(tmp_path))
-        assert versions.place("~/models/m") == tmp_path / "models" / "m"
-        assert versions.place("models/~/c:d") == pathlib.Path("models/~/c:d")
-
-
-class TestTrial:
-    def test_answers_have_rows(self, tmp_path):
-        inputs = keras.Input((2,))
-        hidden = tfvn.MeanFieldDense(3, prior=None)(inputs)
-        model = keras.Model(inputs, keras.ops.mean(hidden, axis=0, keepdims=True))
-        with pytest.raises(ValueError, match="must have the rows of its inputs"):
-            tfvn.export_ensemble(model, tmp_path / "m", 2, outputs="regression")
-        assert list((tmp_path / "m").iterdir()) == []
-
-    @pytest.mark.one_in(2)
-    @pytest.mark.parametrize("function", [tf.numpy_function, tf.py_function])
-    def test_no_server_has_python(self, tmp_path, function):
-        class Doubled(keras.Layer):
-            def call(self, inputs):
-                doubled = function(lambda x: x * np.float32(2), [inputs], tf.float32)
-                return tf.ensure_shape(doubled, inputs.shape)
-
-        model = keras.Sequential([keras.Input((2,)), Doubled(), *small().layers])
-        with pytest.raises(ValueError, match="a server has no Python"):
-            tfvn.export_ensemble(model, tmp_path / "m", 2)
-        assert list((tmp_path / "m").iterdir()) == []
-
-    def test_examples_are_not_changed(self, tmp_path):
-        words = keras.Input((2,), dtype="int32")
-        hidden = keras.layers.Flatten()(keras.layers.Embedding(3, 2)(words))
-        model = keras.Model(words, tfvn.MeanFieldDense(1, prior=None)(hidden))
-        for example, words in (
-            ([[0.5, 1.0]], "Received: 0.5 in an array of float64"),
-            ([["a", "b"]], "must be numbers, as int32"),
-            (np.zeros((0, 2)), "must have rows"),
-        ):
-            with pytest.raises(ValueError, match=words):
-                tfvn.export_ensemble(
-                    model,
-                    tmp_path / "m",
-                    2,
-                    outputs="regression",
-                    example=np.asarray(example),
-                )
-
-    def test_determinism_forbids_fresh_noise(self, tmp_path):
-        tf.config.experimental.enable_op_determinism()
-        try:
-            with pytest.raises(
-                RuntimeError, match="export from a process that has not"
-            ):
-                tfvn.export_ensemble(small(), tmp_path / "m", 2)
-        finally:
-            config.disable_op_determinism()
-        assert not (tmp_path / "m").exists()
-
-
-@pytest.mark.parametrize(
-    ("value", "dtype", "expected"),
-    [
-        ([1.0, -2.0], tf.int32, [1, -2]),
-        ([True, False], tf.int64, [1, 0]),
-        ([1, 0], tf.bool, [True, False]),
-        ([2**31 - 1], tf.int32, [2**31 - 1]),
-        ([2**31], tf.int32, None),
-        ([-1], tf.uint8, None),
-        ([0.5], tf.int32, None),
-        ([np.nan], tf.int32, None),
-        ([np.inf], tf.int64, None),
-        ([2], tf.bool, None),
-        ([1 + 1j], tf.float32, None),
-        (["1"], tf.float32, None),
-        ([10**23], tf.int32, None),
-        ([1], tf.string, None),
-    ],
-)
-def test_numbers_keep_their_values(value, dtype, expected):
-    spec = tf.TensorSpec([None], dtype)
-    if expected is None:
-        with pytest.raises(ValueError, match="Input `x` must"):
-            to_array(np.array(value), spec, "Input `x`")
-    else:
-        array = to_array(np.array(value), spec, "Input `x`")
-        assert array.dtype == dtype.as_numpy_dtype
-        np.testing.assert_array_equal(array, expected)
-
-
-def test_reasons_are_what_is_wrong():
-    several = "2 root error(s) found.\n  (0) INVALID_ARGUMENT:  No rows\n\t [[{{x}}]]"
-    for text, expected in {
-        "Graph execution error:\n\nDetected at node a defined at:\n  File\nNo rows\n\t [[": (
-            "No rows"
-        ),
-        several: "No rows",
-        "{{function_node __wrapped__A}} No rows [Op:A]": "No rows",
-    }.items():
-        assert reason(tf.errors.InvalidArgumentError(None, None, text)) == expected

@@ -3,11 +3,12 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import ztests
+from loader import LoadedModel
 
 import tfvn
 from tfvn.layers.inside import stochastic_layers
-from tfvn.serving import LoadedModel
 
 NUM_SAMPLES = 20
 ROWS = 60
@@ -141,6 +142,16 @@ def exported(shape, make, tmp_path):
     return model, LoadedModel(path)
 
 
+def check_shapes(served, shape):
+    """Asks with rows of other shapes, at which neither a server nor the loader looks."""
+    for name, signature in served.signatures.items():
+        more = {"seed": np.zeros((2, 2), "int32")} if "seed" in signature.inputs else {}
+        for wrong in ((shape[0] + 1, *shape[1:]), (1, *shape), shape[1:]):
+            rows = {"inputs": np.zeros((2, *wrong), "float32"), **more}
+            with pytest.raises(tf.errors.InvalidArgumentError, match="expected shape"):
+                served(rows, name)
+
+
 def check(shape, make, tmp_path):
     model, served = exported(shape, make, tmp_path)
     row = np.random.default_rng(1).normal(size=(1, *shape)).astype("float32")
@@ -181,6 +192,7 @@ def check(shape, make, tmp_path):
             np.testing.assert_allclose(value, together[name][place], atol=1e-5)
     assert len(np.unique(together["mean"], axis=0)) == ROWS
 
+    check_shapes(served, shape)
     has_mean = not any(layer.posterior.zero_mean for layer in stochastic_layers(model))
     assert ("mean" in served.signatures) == has_mean
     if has_mean:

@@ -1,13 +1,18 @@
 """`tfvn inspect`, `tfvn predict`, and the end of `tfvn quickstart`."""
 
-import importlib.util
+import json
+import pathlib
+import shlex
 
 import keras
 import numpy as np
 import pytest
+from clients import RestClient
+from protocol_fixture import ProtocolFixture
 
 import tfvn
-from tfvn import cli, quickstart
+from tfvn import cli
+from tfvn.cli import quickstart
 
 
 @pytest.fixture
@@ -123,19 +128,22 @@ class TestPredict:
         assert "must be ['inputs']" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("by_rest", [True, False])
-def test_quickstart_exports_and_asks(tmp_path, capsys, monkeypatch, by_rest):
-    if not by_rest:
-        # As where the serving extra is not installed.
-        find = importlib.util.find_spec
-        monkeypatch.setattr(
-            importlib.util,
-            "find_spec",
-            lambda name, *args: name != "tensorflow_serving" and find(name, *args),
-        )
+def test_quickstart_exports_and_asks(tmp_path, capsys):
     figures = quickstart.run(epochs=1, export=tmp_path / "digits")
     text = capsys.readouterr().out
     assert f"Exported for TensorFlow Serving: {tmp_path / 'digits' / '1'}" in text
-    assert ("POST /v1/models/digits:predict" in text) == by_rest
     assert "with probability 0." in text
     assert figures["accuracy_mean_weights"] < 0.3
+    # What it tells to send is what a server takes.
+    curl, url, option, body = shlex.split(text.splitlines()[-1])
+    assert (curl, option) == ("curl", "-d")
+    assert url == "localhost:8501/v1/models/digits:predict"
+    with ProtocolFixture(tmp_path / "digits") as fixture:
+        client = RestClient(fixture.rest_address, "digits", is_row=True)
+        (answer,) = client.post(json.loads(body))["predictions"]
+        # So is what docs/serving.md has for gRPC.
+        page = pathlib.Path(__file__).parents[2] / "docs" / "serving.md"
+        by_grpc = page.read_text().split("```python\n")[2].split("```")[0]
+        exec(by_grpc.replace("localhost:8500", fixture.grpc_address), {})
+    assert len(answer["mean"]) == 10
+    assert capsys.readouterr().out == "(1, 20, 10)\n"

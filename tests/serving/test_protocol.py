@@ -5,16 +5,17 @@ import pathlib
 import subprocess
 import sys
 
+import loader
 import numpy as np
 import pytest
 import tensorflow as tf
 from clients import RefusedError
 from conftest import NUM_SAMPLES
+from loader import LoadedModel
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 import tfvn
-from tfvn.serving import LoadedModel, loader
 
 SIGNATURES = {"mean", "samples", "seeded", "serving_default"}
 SUMMARY = {"mean", "std", "entropy", "mutual_information"}

@@ -5,10 +5,11 @@ import json
 import keras
 import numpy as np
 import pytest
+from loader import LoadedModel
 from scipy import stats
 
 import tfvn
-from tfvn.serving import LoadedModel, card
+from tfvn.serving import card
 
 X = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
 SAMPLES = 50
@@ -89,6 +90,17 @@ def test_refusals(tmp_path):
         tfvn.export_ensemble(
             model, tmp_path / "m", 2, outputs="regression", interval=0.9
         )
+
+
+def test_spreads_that_leave_float32(tmp_path):
+    """The cause is the model's; nothing is wrong with the rows."""
+    inputs = keras.Input((4,))
+    outputs = tfvn.layers.LikelihoodHead(1, "log_normal", "mean_field")(inputs)
+    outputs = keras.ops.add(outputs, np.array([0.0, np.log(12.0)], "float32"))
+    model = keras.Model(inputs, outputs)
+    with pytest.raises(ValueError, match=r"^The answers .* log-normal .*std") as raised:
+        tfvn.export_ensemble(model, tmp_path / "m", 2, outputs="log_normal")
+    assert "example" not in str(raised.value)
 
 
 def test_scalar_binary_outputs(tmp_path):

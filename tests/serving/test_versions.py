@@ -3,6 +3,7 @@
 import concurrent.futures
 import multiprocessing
 import os
+import pathlib
 import signal
 import stat
 import threading
@@ -11,11 +12,12 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from loader import LoadedModel
+from protocol_fixture import ProtocolFixture
 from version_writer import small_model, write_versions
 
 import tfvn
-from tfvn.serving import LoadedModel, versions
-from tfvn.serving.protocol_fixture import ProtocolFixture
+from tfvn.serving import versions
 
 
 def answers(path):
@@ -25,9 +27,9 @@ def answers(path):
 
 def draft_versions(base, version=None):
     """Publishes a version with nothing but a file in it."""
-    with versions.publishing(base, version) as draft:
-        (draft.folder / "saved_model.pb").write_text("")
-        return draft.publish()
+    with versions.draft(base) as folder:
+        (folder / "saved_model.pb").write_text("")
+        return versions.publish(folder, base, version)
 
 
 class TestNumbers:
@@ -50,11 +52,11 @@ class TestNumbers:
         assert sorted(p.name for p in tmp_path.iterdir()) == ["3", "4"]
 
     def test_never_overwrites_what_appeared_meanwhile(self, tmp_path):
-        with versions.publishing(tmp_path, 3) as draft:
-            (draft.folder / "saved_model.pb").write_text("")
+        with versions.draft(tmp_path) as folder:
+            (folder / "saved_model.pb").write_text("")
             (draft_versions(tmp_path, 3) / "mark").write_text("mine")
             with pytest.raises(FileExistsError, match="Argument `version` must"):
-                draft.publish()
+                versions.publish(folder, tmp_path, 3)
         assert (tmp_path / "3" / "mark").read_text() == "mine"
 
     @pytest.mark.parametrize("version", [0, -1, 1.5, "2", True, 2**63])
@@ -68,12 +70,13 @@ class TestNumbers:
         with pytest.raises(ValueError, match=r"from 1 to 2\*\*63 - 1"):
             draft_versions(tmp_path)
         (tmp_path / str(2**63)).mkdir()  # no server takes it for a version
+        (tmp_path / ("9" * 255)).mkdir()
         assert list(versions.find(tmp_path)) == [2**63 - 1]
 
     def test_a_failure_leaves_nothing(self, tmp_path):
         def fail():
-            with versions.publishing(tmp_path, None) as draft:
-                (draft.folder / "half").write_text("")
+            with versions.draft(tmp_path) as folder:
+                (folder / "half").write_text("")
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
@@ -98,6 +101,52 @@ class TestNumbers:
         (tmp_path / "3").mkdir()
         assert versions.resolve(tmp_path) == second
         assert versions.resolve(first) == first
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(
+        "path",
+        ["gs://bucket/m", "s3://bucket/m", pathlib.Path("gs://bucket/m"), "file:///m"],
+    )
+    def test_without_a_rename(self, tmp_path, monkeypatch, path):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(ValueError, match="copy the finished version"):
+            tfvn.export_ensemble(small_model(), path, 2, outputs="regression")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_files_and_nothing(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(NotADirectoryError, match="Argument `path` must"):
+            tfvn.export_ensemble(
+                small_model(), tmp_path / "file", 2, outputs="regression"
+            )
+        with pytest.raises(ValueError, match="Argument `path` must"):
+            tfvn.export_ensemble(small_model(), "", 2, outputs="regression")
+
+    @pytest.mark.parametrize("path", ["file", "file/m", "file/a/m", "link", "link/m"])
+    def test_below_what_is_no_directory(self, tmp_path, path):
+        (tmp_path / "file").write_text("")
+        (tmp_path / "link").symlink_to("nowhere")
+        with pytest.raises(NotADirectoryError, match="Argument `path` must"):
+            versions.place(tmp_path / path)
+
+    def test_read_only(self, tmp_path, monkeypatch):
+        asked = []
+        monkeypatch.setattr(os, "access", lambda *given: asked.append(given))
+        with pytest.raises(PermissionError, match="Argument `path` must"):
+            versions.place(tmp_path / "models" / "m")
+        assert asked == [(tmp_path, os.W_OK | os.X_OK)]
+
+    def test_a_version_of_another_model(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(draft_versions(tmp_path / "m", 1))
+        for path in (".", "../2", tmp_path / "m" / "1"):
+            with pytest.raises(ValueError, match="pass `version=` for that"):
+                versions.place(path)
+
+    def test_home(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("HOME", str(tmp_path))
+        assert versions.place("~/models/m") == tmp_path / "models" / "m"
+        assert versions.place("models/~/c:d") == pathlib.Path("models/~/c:d")
 
 
 def test_readers_see_whole_versions(tmp_path):

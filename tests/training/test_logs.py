@@ -11,6 +11,21 @@ import tfvn
 X, Y = DATA
 
 
+def test_double_precision():
+    """Where Keras's default type is float64, the parts of the bound are there as well."""
+    keras.config.set_floatx("float64")
+    try:
+        model = still(sequential())
+        model.compile(keras.optimizers.SGD(0.0), "mse", metrics=["mae"])
+        history = model.fit(*DATA, batch_size=SIZE, verbose=0).history
+    finally:
+        keras.config.set_floatx("float32")
+    (nll, kl) = (history[name][0] for name in ("nll", "kl"))
+    assert kl == pytest.approx(kl_of(model), rel=1e-5)
+    assert history["loss"][0] == pytest.approx(nll + kl / SIZE, rel=1e-5)
+    assert history["elbo"][0] == pytest.approx(-nll - kl / SIZE, rel=1e-5)
+
+
 class TestReturns:
     """Without `return_dict`, what the Keras twin returns."""
 

@@ -20,6 +20,18 @@ import tfvn
 from tfvn.training.model import FunctionalModel
 
 
+def test_shuffles_whole_batches():
+    """`shuffle="batch"` keeps the rows of a batch together, as in Keras."""
+    losses = []
+    for library in (keras, tfvn):
+        keras.utils.set_random_seed(3)
+        model = library.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        history = model.fit(*DATA, 8, 2, verbose=0, shuffle="batch").history
+        losses.append(history["loss"])
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
 @pytest.mark.parametrize("style", STYLES)
 class TestStyles:
     @pytest.mark.one_in(2)

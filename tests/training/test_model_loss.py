@@ -8,6 +8,7 @@ import tensorflow as tf
 from training_models import DATA, MODES, SIZE, kl_of, sequential, still
 
 import tfvn
+from tfvn.training import train_size
 
 
 class TestLoss:
@@ -111,8 +112,76 @@ class TestSize:
         assert self.size(sequential(), fixed.prefetch(2)) == SIZE
 
     def test_of_steps(self):
-        endless = tf.data.Dataset.from_tensor_slices(DATA).repeat().batch(16)
-        assert self.size(sequential(), endless, steps_per_epoch=5) == 80
+        endless = tf.data.Dataset.from_tensors(DATA).flat_map(
+            lambda *data: tf.data.Dataset.from_tensor_slices(data).repeat()
+        )
+        size = self.size(sequential(), endless.batch(16), steps_per_epoch=5)
+        assert size == 80
+
+    @pytest.mark.parametrize(
+        "repeated",
+        [
+            lambda x: x.batch(16).repeat(3),
+            lambda x: x.batch(20).repeat().prefetch(2),
+            lambda x: x.repeat(3).shuffle(8).batch(20),
+            lambda x: x.repeat().batch(20, drop_remainder=True).map(lambda *d: d),
+            lambda x: x.repeat(2).batch(1).repeat(2),
+            lambda x: x.take(SIZE).batch(16).repeat(2),
+            lambda x: tf.data.Dataset.from_tensors(DATA).repeat(4),
+            lambda x: tf.data.Dataset.zip(x, x).padded_batch(7).cache().repeat(4),
+        ],
+    )
+    def test_of_a_repeated_data_set(self, repeated):
+        """An example that comes again is no other example."""
+        batches = repeated(tf.data.Dataset.from_tensor_slices(DATA))
+        assert train_size.measure(batches, None, 2)[1:3] == (SIZE, 2)
+        assert train_size.measure(batches).size in (SIZE, None)
+
+    @pytest.mark.parametrize(
+        "repeated",
+        [
+            lambda x: x.batch(16).repeat(3).take(2),
+            lambda x: x.repeat(3).skip(1).batch(16),
+            lambda x: tf.data.Dataset.zip(x.repeat(2), x.repeat(2)).batch(16),
+            lambda x: x.repeat(2).concatenate(x).batch(16),
+            lambda x: x.batch(4).repeat(2).unbatch().batch(4),
+            lambda x: x.batch(4).repeat(2).batch(4),
+        ],
+    )
+    def test_of_a_repeated_data_set_that_hides_it(self, repeated):
+        batches = repeated(tf.data.Dataset.from_tensor_slices(DATA[0]))
+        assert train_size.measure(batches, None, 2).size is None
+
+    def test_of_a_data_set_that_is_not_read(self):
+        """Whoever begins to read a seeded shuffle changes the order of the next epoch."""
+        read = []
+
+        def note(x):
+            read.append(x)
+            return x
+
+        examples = tf.data.Dataset.from_tensor_slices(DATA[0])
+        noted = examples.map(lambda x: tf.numpy_function(note, [x], tf.float32))
+        assert train_size.measure(noted.batch(16).prefetch(1)).size == SIZE
+        assert not read
+
+    def test_of_many_batches_of_which_the_last_is_small(self):
+        batches = tf.data.Dataset.from_tensor_slices(np.zeros((101, 2))).batch(2)
+        assert train_size.measure(batches).size == 101
+
+    def test_of_what_is_zipped_with_something_repeated(self):
+        """As `keras.utils.timeseries_dataset_from_array` does within."""
+        series = keras.utils.timeseries_dataset_from_array(
+            np.zeros((50, 2)), np.zeros(50), sequence_length=3, batch_size=16
+        )
+        assert train_size.measure(series).size == 48
+        assert train_size.measure(series.repeat(), None, 9).size == 48
+
+    def test_of_a_repeated_data_set_in_fit(self):
+        batches = tf.data.Dataset.from_tensor_slices(DATA).batch(16)
+        assert self.size(sequential(), batches.repeat(3), steps_per_epoch=3) == SIZE
+        with pytest.raises(ValueError, match="train_size"):
+            self.size(sequential(), batches.repeat(3).take(2))
 
     def test_of_a_generator_with_steps(self):
         x, y = DATA

@@ -1,5 +1,5 @@
 """Measures of models and of what they are made of."""
 
-from tfvn.analysis.jensen_gap import JensenGap, jensen_gap
+from tfvn.analysis.jensen import JensenGap, jensen_gap
 
 __all__ = ["JensenGap", "jensen_gap"]

@@ -7,6 +7,7 @@ optimizers, `save` and `summary` find them. Keras optimizers need `keras.Variabl
 `tf.Variable` always has the trained value.
 """
 
+import weakref
 from typing import Any
 
 import keras
@@ -18,6 +19,9 @@ Tensor = Any
 # The attribute of a `tf.Variable` that stores the `keras.Variable` around it. There must be
 # only one: otherwise two layers that share a prior would count and update its variable twice.
 _HOLDER = "_tfvn_keras_variable"
+
+# Where a variable that is learned keeps the layers whose prior it is in.
+_LAYERS = "_tfvn_layers"
 
 
 def with_tf_variables(distribution: tfd.Distribution) -> tfd.Distribution:
@@ -60,6 +64,37 @@ def variables(distribution: tfd.Distribution) -> list[keras.Variable]:
     if distribution is not None:
         _map(note, distribution)
     return list(found.values())
+
+
+def add_layer(variable: keras.Variable, layer: keras.Layer) -> None:
+    """Makes a variable of a prior one of a layer's own, as others may have done before.
+
+    Args:
+        variable: The variable.
+        layer: The layer.
+    """
+    if hasattr(variable, _LAYERS):
+        variable.trainable = True  # Keras sorts by it, and another layer may be frozen
+    elif variable.trainable:
+        setattr(variable, _LAYERS, weakref.WeakSet())
+    # As `add_weight` does with a variable that it has made.
+    layer._track_variable(variable)  # noqa: SLF001
+    if hasattr(variable, _LAYERS):
+        getattr(variable, _LAYERS).add(layer)
+        freeze_or_not(variable)
+
+
+def freeze_or_not(variable: keras.Variable) -> None:
+    """Freezes a variable that is learned if all layers that it belongs to are frozen.
+
+    Keras would freeze it with any of them.
+
+    Args:
+        variable: A variable of a prior.
+    """
+    layers = getattr(variable, _LAYERS, None)
+    if layers is not None:
+        variable.trainable = any(layer.trainable for layer in layers)
 
 
 def current(distribution: tfd.Distribution) -> tfd.Distribution:

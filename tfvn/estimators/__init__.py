@@ -7,32 +7,24 @@ input and of a kernel with a posterior, and returns that sum with noise in it.
 from tfvn.estimators.base import (
     Estimate,
     Estimator,
-    Held,
     Term,
     get,
     register,
-    registry,
     serialize,
 )
 from tfvn.estimators.flipout import Flipout
-from tfvn.estimators.local import LocalReparameterization, OnlyVariance, safe_sqrt
-from tfvn.estimators.sums import add
+from tfvn.estimators.local import LocalReparameterization
 from tfvn.estimators.weights import MeanWeights, WeightSampling
 
 __all__ = [
     "Estimate",
     "Estimator",
     "Flipout",
-    "Held",
     "LocalReparameterization",
     "MeanWeights",
-    "OnlyVariance",
     "Term",
     "WeightSampling",
-    "add",
     "get",
     "register",
-    "registry",
-    "safe_sqrt",
     "serialize",
 ]

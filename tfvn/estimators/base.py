@@ -3,7 +3,7 @@
 import abc
 from typing import Any, NamedTuple
 
-from tfvn import random
+from tfvn import random, support
 from tfvn.held_weights import FlippedWeights, HeldWeights
 from tfvn.kernel import LinearOp
 from tfvn.posteriors.base import Posterior
@@ -12,7 +12,7 @@ from tfvn.registry import Registry
 Tensor = Any
 Held = HeldWeights | FlippedWeights
 
-registry = Registry("estimator")
+registry = Registry("estimator", support.add_estimator)
 register = registry.register
 get = registry.get
 serialize = registry.serialize
@@ -45,10 +45,9 @@ class Estimate(NamedTuple):
 class Estimator(abc.ABC):
     """A way to draw `sum(linear_op(inputs, kernel))` for random kernels.
 
-    To add one, subclass this, give the class an alias with
-    `tfvn.estimators.register`, and add its row to `tfvn.support.ESTIMATORS`. For cells
-    of recurrent layers, implement `hold` and add a row to
-    `tfvn.support.RECURRENT_ESTIMATORS`.
+    To add one, subclass this and register the class with an alias and with what it
+    combines with: `@tfvn.estimators.register("mine", support={...})`. For the cells of
+    recurrent layers, implement `hold` and pass `recurrent={...}` too.
 
     Attributes:
         noise_per_example: Whether the examples of a batch get independent noise.

@@ -1,16 +1,12 @@
 """Local reparameterization: noise on the outputs."""
 
-import copy
 from typing import Any
 
 import tensorflow as tf
 
 from tfvn import random
-from tfvn.estimators.base import Estimate, Estimator, Held, Term, register
-from tfvn.estimators.sums import add, around_the_mean, delta_of, means_of, sum_of
-from tfvn.held_weights import HeldWeights
-from tfvn.posteriors.base import Posterior
-from tfvn.posteriors.gaussian_dropout import GaussianDropout
+from tfvn.estimators.base import Estimate, Estimator, Term, register
+from tfvn.estimators.sums import around_the_mean, means_of, sum_of
 
 Tensor = Any
 
@@ -50,10 +46,12 @@ class LocalReparameterization(Estimator):
         scale = safe_sqrt(sum_of(_variance(term) for term in terms))
         scale = tf.cast(scale, terms[0].inputs.dtype)
         means = means_of(terms)
-        mean = sum_of(means) if means else None
         if offset is not None:
-            mean = add(tf.zeros_like(scale) if mean is None else mean, offset)
-        return mean, scale
+            means.append(offset)
+        if terms[0].posterior.zero_mean and means:
+            # A bias alone has no rows.
+            means.insert(0, tf.zeros_like(scale))
+        return (sum_of(means) if means else None), scale
 
     def redraw(
         self, prepared: Any, copies: int, seed_generator: random.SeedGenerator
@@ -66,42 +64,6 @@ class LocalReparameterization(Estimator):
         if mean is not None:
             outputs += mean[:, None]
         return tf.reshape(outputs, [rows * copies, *scale.shape[1:]])
-
-
-class OnlyVariance(LocalReparameterization):
-    """The noise of Gaussian-dropout weights, without their means.
-
-    After a phase transition the means of such a layer carry nothing, and it predicts as
-    well without them. Other weights keep theirs. The layer draws outputs, whatever its
-    own estimator: the same law for each output element, though not their covariances.
-
-    Reference:
-
-    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
-    """
-
-    def __call__(
-        self, terms: list[Term], seed_generator: random.SeedGenerator
-    ) -> Estimate:
-        return super().__call__([_without_mean(t) for t in terms], seed_generator)
-
-    def prepare(self, terms: list[Term], offset: Tensor | None) -> Any:
-        return super().prepare([_without_mean(term) for term in terms], offset)
-
-    def hold(
-        self,
-        posteriors: dict[str, Posterior],
-        batch_size: Tensor,
-        dtype: Any,
-        seed_generator: random.SeedGenerator,
-    ) -> Held:
-        drawn = {
-            name: delta_of(posterior, seed_generator)
-            if isinstance(posterior, GaussianDropout)
-            else posterior.sample(seed_generator.next())
-            for name, posterior in posteriors.items()
-        }
-        return HeldWeights(drawn, dtype)
 
 
 @tf.custom_gradient
@@ -124,14 +86,6 @@ def safe_sqrt(x: Tensor) -> Any:
         return tf.math.divide_no_nan(0.5 * upstream, root)
 
     return root, gradient
-
-
-def _without_mean(term: Term) -> Term:
-    if not isinstance(term.posterior, GaussianDropout):
-        return term
-    posterior = copy.copy(term.posterior)
-    posterior.zero_mean = True  # no mean is added; the variance is still `alpha mean^2`
-    return term._replace(posterior=posterior)
 
 
 def _variance(term: Term) -> Tensor:

@@ -4,8 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfvn import estimators
 from tfvn.estimators import Term
+from tfvn.estimators.sums import add
 from tfvn.kernel import KernelSpec, LinearOp
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.posteriors import Posterior
@@ -72,11 +72,11 @@ class StochasticLayer(RandomWeightsLayer):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         readings, terms = self._terms(inputs)
-        outputs, drawn, noise = self.estimator(terms, self.seed_generator)
+        outputs, drawn, noise = self.estimator_in_use(terms, self.seed_generator)
         self._add_kl(readings, drawn, training)
         offset = self._offset(outputs.dtype)
         if offset is not None:
-            outputs = estimators.add(outputs, offset)
+            outputs = add(outputs, offset)
         if noise is not None:
             outputs += noise
         return outputs if self.activation is None else self.activation(outputs)
@@ -90,7 +90,7 @@ class StochasticLayer(RandomWeightsLayer):
         if inputs.dtype.is_floating:
             inputs = tf.cast(inputs, self.compute_dtype)
         _, terms = self._terms(inputs)
-        return self.estimator.prepare(terms, self._offset(terms[0].inputs.dtype))
+        return self.estimator_in_use.prepare(terms, self._offset(terms[0].inputs.dtype))
 
     def redraw(self, prepared: Any, copies: int) -> Tensor:
         """Returns `copies` draws of the output of each example, one after the other.
@@ -102,7 +102,7 @@ class StochasticLayer(RandomWeightsLayer):
             prepared: What `prepare` returned, or the same rows of all its tensors.
             copies: Number of draws.
         """
-        outputs = self.estimator.redraw(prepared, copies, self.seed_generator)
+        outputs = self.estimator_in_use.redraw(prepared, copies, self.seed_generator)
         return outputs if self.activation is None else self.activation(outputs)
 
     def _terms(self, inputs: Tensor) -> tuple[list[Posterior], list[Term]]:

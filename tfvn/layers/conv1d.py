@@ -5,12 +5,8 @@ from typing import Any
 import keras
 
 from tfvn.layers.base_convolution import StochasticPlainConvolution
-from tfvn.layers.presets import (
-    GaussianDropoutPreset,
-    KTiedPreset,
-    MeanFieldPreset,
-    VariancePreset,
-)
+from tfvn.layers.presets import Preset
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
 
@@ -62,7 +58,7 @@ class Conv1D(StochasticPlainConvolution, keras.layers.Conv1D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceConv1D(VariancePreset, Conv1D):
+class VarianceConv1D(Preset, Conv1D, posterior=Variance):
     """A 1D convolution whose weights have mean zero and learned variances.
 
     See `tfvn.VarianceDense` for what such a layer is.
@@ -95,7 +91,7 @@ class VarianceConv1D(VariancePreset, Conv1D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutConv1D(GaussianDropoutPreset, Conv1D):
+class GaussianDropoutConv1D(Preset, Conv1D, posterior=GaussianDropout):
     """A 1D convolution whose weights carry learned Gaussian noise.
 
     See `tfvn.GaussianDropoutDense` for what such a layer is.
@@ -133,7 +129,7 @@ class GaussianDropoutConv1D(GaussianDropoutPreset, Conv1D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldConv1D(MeanFieldPreset, Conv1D):
+class MeanFieldConv1D(Preset, Conv1D, posterior=MeanField):
     """A 1D convolution whose weights are independent Normals.
 
     See `tfvn.MeanFieldDense` for what such a layer is.
@@ -169,7 +165,7 @@ class MeanFieldConv1D(MeanFieldPreset, Conv1D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedConv1D(KTiedPreset, Conv1D):
+class KTiedConv1D(Preset, Conv1D, posterior=KTied):
     """A 1D convolution whose weights are Normals with scales of low rank.
 
     See `tfvn.KTiedDense` for what such a layer is.

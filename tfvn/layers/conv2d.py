@@ -3,12 +3,8 @@
 import keras
 
 from tfvn.layers.base_convolution import StochasticPlainConvolution
-from tfvn.layers.presets import (
-    GaussianDropoutPreset,
-    KTiedPreset,
-    MeanFieldPreset,
-    VariancePreset,
-)
+from tfvn.layers.presets import Preset
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 
 @keras.saving.register_keras_serializable("tfvn")
@@ -44,7 +40,7 @@ class Conv2D(StochasticPlainConvolution, keras.layers.Conv2D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceConv2D(VariancePreset, Conv2D):
+class VarianceConv2D(Preset, Conv2D, posterior=Variance):
     """A 2D convolution whose weights have mean zero and learned variances.
 
     See `tfvn.VarianceDense` for what such a layer is.
@@ -77,7 +73,7 @@ class VarianceConv2D(VariancePreset, Conv2D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutConv2D(GaussianDropoutPreset, Conv2D):
+class GaussianDropoutConv2D(Preset, Conv2D, posterior=GaussianDropout):
     """A 2D convolution whose weights carry learned Gaussian noise.
 
     See `tfvn.GaussianDropoutDense` for what such a layer is.
@@ -115,7 +111,7 @@ class GaussianDropoutConv2D(GaussianDropoutPreset, Conv2D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldConv2D(MeanFieldPreset, Conv2D):
+class MeanFieldConv2D(Preset, Conv2D, posterior=MeanField):
     """A 2D convolution whose weights are independent Normals.
 
     See `tfvn.MeanFieldDense` for what such a layer is.
@@ -151,7 +147,7 @@ class MeanFieldConv2D(MeanFieldPreset, Conv2D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedConv2D(KTiedPreset, Conv2D):
+class KTiedConv2D(Preset, Conv2D, posterior=KTied):
     """A 2D convolution whose weights are Normals with scales of low rank.
 
     See `tfvn.KTiedDense` for what such a layer is.

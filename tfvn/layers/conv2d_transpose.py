@@ -6,12 +6,9 @@ import keras
 
 from tfvn.kernel import KernelSpec
 from tfvn.layers.base_convolution import StochasticConvolution
-from tfvn.layers.presets import (
-    GaussianDropoutPreset,
-    KTiedPreset,
-    MeanFieldPreset,
-    VariancePreset,
-)
+from tfvn.layers.presets import Preset
+from tfvn.layers.signatures import given
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
 
@@ -45,6 +42,37 @@ class Conv2DTranspose(StochasticConvolution, keras.layers.Conv2DTranspose):
     TensorShape([2, 9, 9, 4])
     """
 
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = (1, 1),
+        padding: str = "valid",
+        output_padding: Any = None,
+        data_format: str | None = None,
+        dilation_rate: Any = (1, 1),
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        *,
+        posterior: Any = "mean_field",
+        prior: Any = "auto",
+        estimator: Any = None,
+        kl_method: str = "auto",
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = "auto",
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**given(locals()))
+
     def kernel_spec(self, input_shape: tuple[int | None, ...]) -> KernelSpec:
         channels = self.check_channels(input_shape)
         shape = (*self.kernel_size, self.filters, channels)
@@ -69,7 +97,7 @@ class Conv2DTranspose(StochasticConvolution, keras.layers.Conv2DTranspose):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceConv2DTranspose(VariancePreset, Conv2DTranspose):
+class VarianceConv2DTranspose(Preset, Conv2DTranspose, posterior=Variance):
     """A transposed 2D convolution whose weights have mean zero and learned variances.
 
     See `tfvn.VarianceDense` for what such a layer is.
@@ -103,7 +131,9 @@ class VarianceConv2DTranspose(VariancePreset, Conv2DTranspose):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutConv2DTranspose(GaussianDropoutPreset, Conv2DTranspose):
+class GaussianDropoutConv2DTranspose(
+    Preset, Conv2DTranspose, posterior=GaussianDropout
+):
     """A transposed 2D convolution whose weights carry learned Gaussian noise.
 
     See `tfvn.GaussianDropoutDense` for what such a layer is.
@@ -142,7 +172,7 @@ class GaussianDropoutConv2DTranspose(GaussianDropoutPreset, Conv2DTranspose):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldConv2DTranspose(MeanFieldPreset, Conv2DTranspose):
+class MeanFieldConv2DTranspose(Preset, Conv2DTranspose, posterior=MeanField):
     """A transposed 2D convolution whose weights are independent Normals.
 
     See `tfvn.MeanFieldDense` for what such a layer is.
@@ -179,7 +209,7 @@ class MeanFieldConv2DTranspose(MeanFieldPreset, Conv2DTranspose):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedConv2DTranspose(KTiedPreset, Conv2DTranspose):
+class KTiedConv2DTranspose(Preset, Conv2DTranspose, posterior=KTied):
     """A transposed 2D convolution whose weights are Normals with scales of low rank.
 
     See `tfvn.KTiedDense` for what such a layer is.

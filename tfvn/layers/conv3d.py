@@ -3,12 +3,8 @@
 import keras
 
 from tfvn.layers.base_convolution import StochasticPlainConvolution
-from tfvn.layers.presets import (
-    GaussianDropoutPreset,
-    KTiedPreset,
-    MeanFieldPreset,
-    VariancePreset,
-)
+from tfvn.layers.presets import Preset
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 
 @keras.saving.register_keras_serializable("tfvn")
@@ -43,7 +39,7 @@ class Conv3D(StochasticPlainConvolution, keras.layers.Conv3D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceConv3D(VariancePreset, Conv3D):
+class VarianceConv3D(Preset, Conv3D, posterior=Variance):
     """A 3D convolution whose weights have mean zero and learned variances.
 
     See `tfvn.VarianceDense` for what such a layer is.
@@ -76,7 +72,7 @@ class VarianceConv3D(VariancePreset, Conv3D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutConv3D(GaussianDropoutPreset, Conv3D):
+class GaussianDropoutConv3D(Preset, Conv3D, posterior=GaussianDropout):
     """A 3D convolution whose weights carry learned Gaussian noise.
 
     See `tfvn.GaussianDropoutDense` for what such a layer is.
@@ -114,7 +110,7 @@ class GaussianDropoutConv3D(GaussianDropoutPreset, Conv3D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldConv3D(MeanFieldPreset, Conv3D):
+class MeanFieldConv3D(Preset, Conv3D, posterior=MeanField):
     """A 3D convolution whose weights are independent Normals.
 
     See `tfvn.MeanFieldDense` for what such a layer is.
@@ -150,7 +146,7 @@ class MeanFieldConv3D(MeanFieldPreset, Conv3D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedConv3D(KTiedPreset, Conv3D):
+class KTiedConv3D(Preset, Conv3D, posterior=KTied):
     """A 3D convolution whose weights are Normals with scales of low rank.
 
     See `tfvn.KTiedDense` for what such a layer is.

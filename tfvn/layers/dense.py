@@ -6,12 +6,9 @@ import keras
 
 from tfvn.kernel import KernelSpec
 from tfvn.layers.base import StochasticLayer
-from tfvn.layers.presets import (
-    GaussianDropoutPreset,
-    KTiedPreset,
-    MeanFieldPreset,
-    VariancePreset,
-)
+from tfvn.layers.presets import Preset
+from tfvn.layers.signatures import given
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
 
@@ -58,6 +55,31 @@ class Dense(StochasticLayer, keras.layers.Dense):
     TensorShape([4, 3])
     """
 
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        *,
+        posterior: Any = "mean_field",
+        prior: Any = "auto",
+        estimator: Any = None,
+        kl_method: str = "auto",
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = "auto",
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**given(locals()))
+
     def kernel_spec(self, input_shape: tuple[int | None, ...]) -> KernelSpec:
         input_dim = input_shape[-1]
         if input_dim is None:
@@ -76,7 +98,7 @@ class Dense(StochasticLayer, keras.layers.Dense):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceDense(VariancePreset, Dense):
+class VarianceDense(Preset, Dense, posterior=Variance):
     """A dense layer whose weights have mean zero and learned variances.
 
     All that the layer knows is in the variances: the mean of its output is zero for
@@ -113,7 +135,7 @@ class VarianceDense(VariancePreset, Dense):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutDense(GaussianDropoutPreset, Dense):
+class GaussianDropoutDense(Preset, Dense, posterior=GaussianDropout):
     """A dense layer whose weights carry learned Gaussian noise.
 
     A weight is `N(mean, alpha mean^2)`. With the default prior, the log-uniform, the KL
@@ -154,7 +176,7 @@ class GaussianDropoutDense(GaussianDropoutPreset, Dense):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldDense(MeanFieldPreset, Dense):
+class MeanFieldDense(Preset, Dense, posterior=MeanField):
     """A dense layer whose weights are independent Normals.
 
     The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`.
@@ -189,7 +211,7 @@ class MeanFieldDense(MeanFieldPreset, Dense):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedDense(KTiedPreset, Dense):
+class KTiedDense(Preset, Dense, posterior=KTied):
     """A dense layer whose weights are Normals with scales of low rank.
 
     The standard deviations of the kernel form a matrix of low rank, so the layer has

@@ -6,12 +6,9 @@ import keras
 
 from tfvn.kernel import KernelSpec
 from tfvn.layers.base_convolution import StochasticConvolution
-from tfvn.layers.presets import (
-    GaussianDropoutPreset,
-    KTiedPreset,
-    MeanFieldPreset,
-    VariancePreset,
-)
+from tfvn.layers.presets import Preset
+from tfvn.layers.signatures import given
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
 
@@ -53,6 +50,36 @@ class DepthwiseConv2D(StochasticConvolution, keras.layers.DepthwiseConv2D):
 
     kernel_argument = "depthwise"
 
+    def __init__(
+        self,
+        kernel_size: Any,
+        strides: Any = (1, 1),
+        padding: str = "valid",
+        depth_multiplier: int = 1,
+        data_format: str | None = None,
+        dilation_rate: Any = (1, 1),
+        activation: Any = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        depthwise_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        depthwise_constraint: Any = None,
+        bias_constraint: Any = None,
+        *,
+        posterior: Any = "mean_field",
+        prior: Any = "auto",
+        estimator: Any = None,
+        kl_method: str = "auto",
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = "auto",
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**given(locals()))
+
     def kernel_spec(self, input_shape: tuple[int | None, ...]) -> KernelSpec:
         channels = self.check_channels(input_shape)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
@@ -80,7 +107,7 @@ class DepthwiseConv2D(StochasticConvolution, keras.layers.DepthwiseConv2D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceDepthwiseConv2D(VariancePreset, DepthwiseConv2D):
+class VarianceDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=Variance):
     """A depthwise 2D convolution whose weights have mean zero and learned variances.
 
     See `tfvn.VarianceDense` for what such a layer is.
@@ -113,7 +140,9 @@ class VarianceDepthwiseConv2D(VariancePreset, DepthwiseConv2D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutDepthwiseConv2D(GaussianDropoutPreset, DepthwiseConv2D):
+class GaussianDropoutDepthwiseConv2D(
+    Preset, DepthwiseConv2D, posterior=GaussianDropout
+):
     """A depthwise 2D convolution whose weights carry learned Gaussian noise.
 
     See `tfvn.GaussianDropoutDense` for what such a layer is.
@@ -151,7 +180,7 @@ class GaussianDropoutDepthwiseConv2D(GaussianDropoutPreset, DepthwiseConv2D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldDepthwiseConv2D(MeanFieldPreset, DepthwiseConv2D):
+class MeanFieldDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=MeanField):
     """A depthwise 2D convolution whose weights are independent Normals.
 
     See `tfvn.MeanFieldDense` for what such a layer is.
@@ -187,7 +216,7 @@ class MeanFieldDepthwiseConv2D(MeanFieldPreset, DepthwiseConv2D):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedDepthwiseConv2D(KTiedPreset, DepthwiseConv2D):
+class KTiedDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=KTied):
     """A depthwise 2D convolution whose weights are Normals with scales of low rank.
 
     See `tfvn.KTiedDense` for what such a layer is.

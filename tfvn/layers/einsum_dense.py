@@ -8,12 +8,9 @@ import keras
 
 from tfvn.kernel import KernelSpec
 from tfvn.layers.base import StochasticLayer
-from tfvn.layers.presets import (
-    GaussianDropoutPreset,
-    KTiedPreset,
-    MeanFieldPreset,
-    VariancePreset,
-)
+from tfvn.layers.presets import Preset
+from tfvn.layers.signatures import given
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
 
@@ -51,8 +48,30 @@ class EinsumDense(StochasticLayer, keras.layers.EinsumDense):
     TensorShape([2, 5, 2, 3])
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        equation: str,
+        output_shape: Any,
+        activation: Any = None,
+        bias_axes: str | None = None,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        *,
+        posterior: Any = "mean_field",
+        prior: Any = "auto",
+        estimator: Any = None,
+        kl_method: str = "auto",
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = "auto",
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**given(locals()))
         inputs, kernel, outputs = re.split(",|->", self.equation)
         if not (set(kernel) & set(outputs)) - set(inputs):
             raise ValueError(
@@ -155,7 +174,7 @@ def _unused(labels: str, count: int) -> str:
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceEinsumDense(VariancePreset, EinsumDense):
+class VarianceEinsumDense(Preset, EinsumDense, posterior=Variance):
     """A dense einsum layer whose weights have mean zero and learned variances.
 
     See `tfvn.VarianceDense` for what such a layer is.
@@ -188,7 +207,7 @@ class VarianceEinsumDense(VariancePreset, EinsumDense):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutEinsumDense(GaussianDropoutPreset, EinsumDense):
+class GaussianDropoutEinsumDense(Preset, EinsumDense, posterior=GaussianDropout):
     """A dense einsum layer whose weights carry learned Gaussian noise.
 
     See `tfvn.GaussianDropoutDense` for what such a layer is.
@@ -228,7 +247,7 @@ class GaussianDropoutEinsumDense(GaussianDropoutPreset, EinsumDense):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldEinsumDense(MeanFieldPreset, EinsumDense):
+class MeanFieldEinsumDense(Preset, EinsumDense, posterior=MeanField):
     """A dense einsum layer whose weights are independent Normals.
 
     See `tfvn.MeanFieldDense` for what such a layer is.
@@ -266,7 +285,7 @@ class MeanFieldEinsumDense(MeanFieldPreset, EinsumDense):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedEinsumDense(KTiedPreset, EinsumDense):
+class KTiedEinsumDense(Preset, EinsumDense, posterior=KTied):
     """A dense einsum layer whose weights are Normals with scales of low rank.
 
     See `tfvn.KTiedDense` for what such a layer is.

@@ -1,15 +1,14 @@
 """GRU layers with random kernels."""
 
+from typing import Any
+
 import keras
 
 from tfvn.layers.gru_cell import GRUCell
-from tfvn.layers.presets import (
-    GaussianDropoutPreset,
-    KTiedPreset,
-    MeanFieldPreset,
-    VariancePreset,
-)
+from tfvn.layers.presets import Preset
 from tfvn.layers.recurrent_layer import StochasticRNN
+from tfvn.layers.signatures import given
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 
 @keras.saving.register_keras_serializable("tfvn")
@@ -67,9 +66,47 @@ class GRU(StochasticRNN, keras.layers.GRU):
 
     cell_class = GRUCell
 
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        recurrent_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        reset_after: bool = True,
+        use_cudnn: bool | str = "auto",
+        *,
+        posterior: Any = "mean_field",
+        prior: Any = "auto",
+        estimator: Any = None,
+        kl_method: str = "auto",
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = "auto",
+        **kwargs: Any,
+    ):
+        super().__init__(**given(locals()))
+
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceGRU(VariancePreset, GRU):
+class VarianceGRU(Preset, GRU, posterior=Variance):
     """A GRU layer whose weights have mean zero and learned variances.
 
     All that the kernels know is in their variances. Averaging predictions over several
@@ -112,7 +149,7 @@ class VarianceGRU(VariancePreset, GRU):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutGRU(GaussianDropoutPreset, GRU):
+class GaussianDropoutGRU(Preset, GRU, posterior=GaussianDropout):
     """A GRU layer whose weights carry learned Gaussian noise.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
@@ -153,7 +190,7 @@ class GaussianDropoutGRU(GaussianDropoutPreset, GRU):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldGRU(MeanFieldPreset, GRU):
+class MeanFieldGRU(Preset, GRU, posterior=MeanField):
     """A GRU layer whose weights are independent Normals.
 
     The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
@@ -194,7 +231,7 @@ class MeanFieldGRU(MeanFieldPreset, GRU):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedGRU(KTiedPreset, GRU):
+class KTiedGRU(Preset, GRU, posterior=KTied):
     """A GRU layer whose weights are Normals with scales of low rank.
 
     The standard deviations of each kernel, a matrix with a column for each unit of each

@@ -4,13 +4,10 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.presets import (
-    GaussianDropoutPreset,
-    KTiedPreset,
-    MeanFieldPreset,
-    VariancePreset,
-)
+from tfvn.layers.presets import Preset
 from tfvn.layers.recurrent_cell import StochasticRNNCell
+from tfvn.layers.signatures import given
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
 
@@ -68,6 +65,37 @@ class GRUCell(StochasticRNNCell, keras.layers.GRUCell):
 
     gates = 3
 
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        recurrent_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        reset_after: bool = True,
+        seed: int | None = None,
+        *,
+        posterior: Any = "mean_field",
+        prior: Any = "auto",
+        estimator: Any = None,
+        kl_method: str = "auto",
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = "auto",
+        **kwargs: Any,
+    ):
+        super().__init__(**given(locals()))
+
     @property
     def bias_shape(self) -> tuple[int, ...]:
         columns = self.gates * self.units
@@ -102,7 +130,7 @@ class GRUCell(StochasticRNNCell, keras.layers.GRUCell):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceGRUCell(VariancePreset, GRUCell):
+class VarianceGRUCell(Preset, GRUCell, posterior=Variance):
     """A GRU cell whose weights have mean zero and learned variances.
 
     All that the kernels know is in their variances. Averaging predictions over several
@@ -140,7 +168,7 @@ class VarianceGRUCell(VariancePreset, GRUCell):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutGRUCell(GaussianDropoutPreset, GRUCell):
+class GaussianDropoutGRUCell(Preset, GRUCell, posterior=GaussianDropout):
     """A GRU cell whose weights carry learned Gaussian noise.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
@@ -176,7 +204,7 @@ class GaussianDropoutGRUCell(GaussianDropoutPreset, GRUCell):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldGRUCell(MeanFieldPreset, GRUCell):
+class MeanFieldGRUCell(Preset, GRUCell, posterior=MeanField):
     """A GRU cell whose weights are independent Normals.
 
     The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
@@ -212,7 +240,7 @@ class MeanFieldGRUCell(MeanFieldPreset, GRUCell):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedGRUCell(KTiedPreset, GRUCell):
+class KTiedGRUCell(Preset, GRUCell, posterior=KTied):
     """A GRU cell whose weights are Normals with scales of low rank.
 
     The standard deviations of each kernel, a matrix with a column for each unit of each

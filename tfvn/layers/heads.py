@@ -96,7 +96,7 @@ class LikelihoodHead(keras.layers.Layer):
             **self._dense_arguments,
             "units": self.units,
             "likelihood": likelihoods.registry.serialize(self.likelihood),
-            "posterior": posterior and posteriors.registry.serialize(posterior),
+            "posterior": posterior and posteriors.serialize(posterior),
         }
 
 

@@ -10,8 +10,7 @@ import tensorflow as tf
 # Where Keras keeps which call of an outermost layer is going on, in each thread.
 from keras.src.backend.common import global_state
 
-# What a loop in a graph is traced in; nothing public tells.
-from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
+from tfvn import random
 
 Tensor = Any
 
@@ -119,7 +118,7 @@ def _graphs() -> list[Any]:
 def _is_repeated(states: Any) -> bool:
     """Whether states are what the step before has left, in a loop of a graph."""
     graph = _graphs()[0]
-    if not isinstance(graph, WhileBodyFuncGraph):
+    if graph not in random.loops():
         return False
     variables = {id(variable) for variable in graph.inputs}
     return any(id(state) in variables for state in tf.nest.flatten(states))

@@ -1,8 +1,5 @@
-"""What is inside a model: its graph, its random layers, and passes with other estimators."""
+"""What is inside a model: its graph, and its random layers."""
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -12,10 +9,6 @@ from keras.src.models.functional import Functional
 
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 from tfvn.layers.weighted_kl import WeightedKL
-
-# Held while the layers of a model are not what they are: of two threads that change them
-# at the same time, each would put back what the other has set.
-while_changed = threading.RLock()
 
 
 def all_layers(model: keras.Layer) -> list[keras.Layer]:
@@ -70,28 +63,3 @@ def has_noise_per_example(model: keras.Layer) -> bool:
         getattr(layer, "noise_per_example", True) is not False
         for layer in all_layers(model)
     )
-
-
-@contextlib.contextmanager
-def replaced_estimators(
-    model: keras.Layer, estimator_of: Callable[[Any], Any]
-) -> Iterator[None]:
-    """Gives each layer with a random kernel another estimator, within the context.
-
-    Enter it while a pass is traced; the pass then keeps these estimators, and the layers
-    get their own back. Only one thread at a time can be within the context.
-
-    Args:
-        model: The model.
-        estimator_of: Returns the estimator for a layer.
-    """
-    with while_changed:
-        layers = stochastic_layers(model)
-        own = [layer.estimator for layer in layers]
-        try:
-            for layer in layers:
-                layer.estimator = estimator_of(layer)
-            yield
-        finally:
-            for layer, estimator in zip(layers, own, strict=True):
-                layer.estimator = estimator

@@ -1,15 +1,14 @@
 """LSTM layers with random kernels."""
 
+from typing import Any
+
 import keras
 
 from tfvn.layers.lstm_cell import LSTMCell
-from tfvn.layers.presets import (
-    GaussianDropoutPreset,
-    KTiedPreset,
-    MeanFieldPreset,
-    VariancePreset,
-)
+from tfvn.layers.presets import Preset
 from tfvn.layers.recurrent_layer import StochasticRNN
+from tfvn.layers.signatures import given
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 
 @keras.saving.register_keras_serializable("tfvn")
@@ -67,9 +66,47 @@ class LSTM(StochasticRNN, keras.layers.LSTM):
 
     cell_class = LSTMCell
 
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        recurrent_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        use_cudnn: bool | str = "auto",
+        *,
+        posterior: Any = "mean_field",
+        prior: Any = "auto",
+        estimator: Any = None,
+        kl_method: str = "auto",
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = "auto",
+        **kwargs: Any,
+    ):
+        super().__init__(**given(locals()))
+
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceLSTM(VariancePreset, LSTM):
+class VarianceLSTM(Preset, LSTM, posterior=Variance):
     """An LSTM layer whose weights have mean zero and learned variances.
 
     All that the kernels know is in their variances. Averaging predictions over several
@@ -112,7 +149,7 @@ class VarianceLSTM(VariancePreset, LSTM):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutLSTM(GaussianDropoutPreset, LSTM):
+class GaussianDropoutLSTM(Preset, LSTM, posterior=GaussianDropout):
     """An LSTM layer whose weights carry learned Gaussian noise.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
@@ -153,7 +190,7 @@ class GaussianDropoutLSTM(GaussianDropoutPreset, LSTM):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldLSTM(MeanFieldPreset, LSTM):
+class MeanFieldLSTM(Preset, LSTM, posterior=MeanField):
     """An LSTM layer whose weights are independent Normals.
 
     The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
@@ -194,7 +231,7 @@ class MeanFieldLSTM(MeanFieldPreset, LSTM):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedLSTM(KTiedPreset, LSTM):
+class KTiedLSTM(Preset, LSTM, posterior=KTied):
     """An LSTM layer whose weights are Normals with scales of low rank.
 
     The standard deviations of each kernel, a matrix with a column for each unit of each

@@ -4,13 +4,10 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.presets import (
-    GaussianDropoutPreset,
-    KTiedPreset,
-    MeanFieldPreset,
-    VariancePreset,
-)
+from tfvn.layers.presets import Preset
 from tfvn.layers.recurrent_cell import StochasticRNNCell
+from tfvn.layers.signatures import given
+from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
 
@@ -68,6 +65,37 @@ class LSTMCell(StochasticRNNCell, keras.layers.LSTMCell):
 
     gates = 4
 
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        recurrent_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        *,
+        posterior: Any = "mean_field",
+        prior: Any = "auto",
+        estimator: Any = None,
+        kl_method: str = "auto",
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = "auto",
+        **kwargs: Any,
+    ):
+        super().__init__(**given(locals()))
+
     def make_bias_initializer(self) -> Any:
         if not self.unit_forget_bias:
             return self.bias_initializer
@@ -98,7 +126,7 @@ class LSTMCell(StochasticRNNCell, keras.layers.LSTMCell):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class VarianceLSTMCell(VariancePreset, LSTMCell):
+class VarianceLSTMCell(Preset, LSTMCell, posterior=Variance):
     """An LSTM cell whose weights have mean zero and learned variances.
 
     All that the kernels know is in their variances. Averaging predictions over several
@@ -136,7 +164,7 @@ class VarianceLSTMCell(VariancePreset, LSTMCell):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutLSTMCell(GaussianDropoutPreset, LSTMCell):
+class GaussianDropoutLSTMCell(Preset, LSTMCell, posterior=GaussianDropout):
     """An LSTM cell whose weights carry learned Gaussian noise.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
@@ -172,7 +200,7 @@ class GaussianDropoutLSTMCell(GaussianDropoutPreset, LSTMCell):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MeanFieldLSTMCell(MeanFieldPreset, LSTMCell):
+class MeanFieldLSTMCell(Preset, LSTMCell, posterior=MeanField):
     """An LSTM cell whose weights are independent Normals.
 
     The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
@@ -208,7 +236,7 @@ class MeanFieldLSTMCell(MeanFieldPreset, LSTMCell):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class KTiedLSTMCell(KTiedPreset, LSTMCell):
+class KTiedLSTMCell(Preset, LSTMCell, posterior=KTied):
     """An LSTM cell whose weights are Normals with scales of low rank.
 
     The standard deviations of each kernel, a matrix with a column for each unit of each

@@ -3,50 +3,27 @@
 import inspect
 from typing import Any
 
-from tfvn.layers.signatures import (
-    ClassSignature,
-    TakesTwinArguments,
-    with_keywords,
-)
-from tfvn.posteriors import (
-    GaussianDropout,
-    KTied,
-    MeanField,
-    Posterior,
-    Variance,
-)
+import keras
+
+from tfvn.posteriors import Posterior
 
 
-class Preset(TakesTwinArguments):
+class Preset(keras.Layer):
     """A layer whose posterior is fixed, and whose arguments are the layer's own.
 
-    A preset is a class that inherits from a family below and from a generic layer,
-    and adds a docstring.
+    A preset inherits from this class and from a generic layer, and names its posterior:
+    `class VarianceDense(Preset, Dense, posterior=Variance)`. Its constructor takes the
+    arguments of the layer, but for `posterior`, and those of the posterior.
     """
 
     posterior_class: type[Posterior]
     posterior: Posterior
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        if "posterior" in kwargs:
-            generic = type(self).__name__.removeprefix(self.posterior_class.__name__)
-            raise ValueError(
-                f"`{type(self).__name__}` has a posterior already; choose another with "
-                f"`tfvn.layers.{generic}`. "
-                f"Received: posterior={kwargs['posterior']!r}"
-            )
-        own = inspect.signature(self.posterior_class).parameters
-        arguments = {name: kwargs.pop(name) for name in own if name in kwargs}
-        super().__init__(*args, posterior=self.posterior_class(**arguments), **kwargs)
-
-    def __init_subclass__(cls, **kwargs: Any):
+    def __init_subclass__(cls, posterior: type[Posterior] | None = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)
-        if not hasattr(cls, "posterior_class"):
-            return
-        merged = cls.__signature__.parameters.values()
-        rest = inspect.Signature([p for p in merged if p.name != "posterior"])
-        own = inspect.signature(cls.posterior_class).parameters.values()
-        cls.__signature__ = ClassSignature(with_keywords(rest, own))
+        if posterior is not None:
+            cls.posterior_class = posterior
+            _add_constructor(cls)
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -54,25 +31,24 @@ class Preset(TakesTwinArguments):
         return {**config, **self.posterior.get_config()}
 
 
-class VariancePreset(Preset):
-    """The family of zero-mean layers."""
+def _add_constructor(preset: Any) -> None:
+    own = inspect.signature(preset.posterior_class).parameters
 
-    posterior_class = Variance
+    def constructor(self: Any, *args: Any, **kwargs: Any) -> None:
+        if "posterior" in kwargs:
+            generic = preset.__name__.removeprefix(preset.posterior_class.__name__)
+            raise ValueError(
+                f"`{preset.__name__}` has a posterior already; choose another with "
+                f"`tfvn.layers.{generic}`. Received: posterior={kwargs['posterior']!r}"
+            )
+        arguments = {name: kwargs.pop(name) for name in own if name in kwargs}
+        posterior = preset.posterior_class(**arguments)
+        super(preset, self).__init__(*args, posterior=posterior, **kwargs)
 
-
-class MeanFieldPreset(Preset):
-    """The family of layers with a factorised Normal posterior."""
-
-    posterior_class = MeanField
-
-
-class GaussianDropoutPreset(Preset):
-    """The family of layers with learned Gaussian dropout."""
-
-    posterior_class = GaussianDropout
-
-
-class KTiedPreset(Preset):
-    """The family of layers with scales of low rank."""
-
-    posterior_class = KTied
+    # For `help()` and notebooks; editors and type checkers read the stub of this package.
+    signature = inspect.signature(super(preset, preset).__init__)
+    *before, rest = [p for p in signature.parameters.values() if p.name != "posterior"]
+    added = [p.replace(kind=p.KEYWORD_ONLY) for p in own.values()]
+    signature = signature.replace(parameters=[*before, *added, rest])
+    constructor.__signature__ = signature  # type: ignore[attr-defined]
+    preset.__init__ = constructor

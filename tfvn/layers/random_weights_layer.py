@@ -8,16 +8,24 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfvn import estimators, passes, posteriors, priors, random, support
+from tfvn.distributions.trainable import add_layer, freeze_or_not
 from tfvn.kernel import KernelSpec
 from tfvn.layers.random_weight import RandomWeight
-from tfvn.layers.signatures import NOT_TAKEN, TakesTwinArguments
 from tfvn.layers.weighted_kl import WeightedKL
 from tfvn.posteriors import Posterior
 
 Tensor = Any
 
+# Arguments of the Keras twins that have no meaning for a random kernel.
+NOT_TAKEN = (
+    "lora_rank",
+    "lora_alpha",
+    "quantization_config",
+    "gptq_unpacked_column_size",
+)
 
-class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
+
+class RandomWeightsLayer(WeightedKL):
     """A Keras layer some of whose weights are distributions.
 
     It owns the posteriors, the priors and the estimator, adds the KL to the loss, and
@@ -59,6 +67,10 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
     # of the same kind, and one each.
     kernels: tuple[str, ...] = ("kernel",)
 
+    # The stem of the twin's arguments for the kernel: its initializer, regularizer
+    # and constraint.
+    kernel_argument = "kernel"
+
     # Which of the tables of estimators applies.
     is_recurrent = False
 
@@ -84,7 +96,9 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
                     f"`{type(self).__name__}` has no kernel to adapt or quantize and "
                     f"does not take `{name}`. Received: {name}={value!r}"
                 )
-        super().__init__(*args, **self.without_twin_initializers(args, kwargs))
+        # The twin's default suits a kernel; a posterior knows what suits it.
+        kwargs.setdefault(f"{self.kernel_argument}_initializer", None)
+        super().__init__(*args, **kwargs)
         if getattr(self, "quantization_mode", None) is not None:
             raise ValueError(
                 f"`{type(self).__name__}` has no kernel to quantize. "
@@ -139,14 +153,21 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
         return not all(weight.has_constant_kl for weight in self._random_weights)
 
     @property
+    def estimator_in_use(self) -> estimators.Estimator:
+        """The estimator of the pass that is going on: the layer's own, or another."""
+        estimator_of = passes.current().estimator_of
+        return self.estimator if estimator_of is None else estimator_of(self)
+
+    @property
     def noise_per_example(self) -> bool | None:
         """Whether the examples of a batch get independent noise; `None` without any."""
-        return self.estimator.noise_per_example if self.estimator.draws_noise else None
+        estimator = self.estimator_in_use
+        return estimator.noise_per_example if estimator.draws_noise else None
 
     @property
     def shares_kl_sample(self) -> bool:
         """Whether a KL is estimated from the weights that the forward pass draws."""
-        return self.estimator.draws_weights and any(
+        return self.estimator_in_use.draws_weights and any(
             weight.is_estimated for weight in self._random_weights
         )
 
@@ -171,6 +192,18 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
     def posteriors(self) -> dict[str, Posterior]:
         """What is learned about each random weight, by its name."""
         return {weight.name: weight.posterior for weight in self._random_weights}
+
+    @property
+    def trainable(self) -> bool:
+        """Whether the layer is trained. A prior that others share is, as long as they are."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        keras.Layer.trainable.fset(self, value)
+        if self.built:
+            for variable in self._prior_variables():
+                freeze_or_not(variable)
 
     @property
     def variable_groups(self) -> dict[str, list[keras.Variable]]:
@@ -267,11 +300,12 @@ class RandomWeightsLayer(TakesTwinArguments, WeightedKL):
         for variable in self._prior_variables():
             # For optimizers, as those of the posterior are marked.
             variable.variable_group = "prior"
-            # As `add_weight` does with a variable that it has made.
-            self._track_variable(variable)
+            add_layer(variable, self)
 
     def _read(self) -> list[Posterior]:
-        return [weight.posterior.read() for weight in self._random_weights]
+        readings = [weight.posterior.read() for weight in self._random_weights]
+        posterior_of = passes.current().posterior_of
+        return readings if posterior_of is None else list(map(posterior_of, readings))
 
     def _kl(self, readings: list[Posterior], drawn: Sequence[Tensor | None]) -> Tensor:
         weights = zip(self._random_weights, readings, drawn, strict=True)

@@ -38,14 +38,6 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
     is_recurrent = True
     gates: int
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        # By name, so that `seed`, an argument of the twin and of ours, is one of them.
-        super().__init__(**self.given_by_position(args), **kwargs)
-
-    @classmethod
-    def kernel_arguments(cls) -> tuple[str, ...]:
-        return ("kernel", "recurrent")
-
     @property
     def recurrent_posterior(self) -> Posterior:
         """What is learned about the recurrent kernel."""
@@ -173,7 +165,7 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
     def draw(self, inputs: Tensor, training: bool | None) -> Any:
         names = [weight.name for weight in self._random_weights]
         readings = self._read()
-        held = self.estimator.hold(
+        held = self.estimator_in_use.hold(
             dict(zip(names, readings, strict=True)),
             tf.shape(inputs)[0],
             self.compute_dtype,

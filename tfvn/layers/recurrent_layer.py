@@ -1,16 +1,13 @@
 """What recurrent layers with random kernels share."""
 
+import inspect
 from typing import Any
 
+import keras
 import tensorflow_probability as tfp
 
 from tfvn import random
 from tfvn.layers.recurrent_cell import StochasticRNNCell
-from tfvn.layers.signatures import (
-    ClassSignature,
-    TakesTwinArguments,
-    with_keywords,
-)
 
 Tensor = Any
 
@@ -29,11 +26,12 @@ class OfCell:
 _ALL_BITS = 0xFFFFFFFF
 
 
-class ReplacesCell(TakesTwinArguments):
+class ReplacesCell(keras.Layer):
     """Turns a Keras layer with a cell into one with a cell of ours.
 
     A subclass inherits from this class and from its Keras twin, and names its
-    `cell_class`. The layer takes the arguments of both.
+    `cell_class`. The layer takes the arguments of both, by name; those that only the
+    cell takes are the cell's keyword-only ones.
     """
 
     cell_class: Any
@@ -41,17 +39,19 @@ class ReplacesCell(TakesTwinArguments):
 
     seed = OfCell()
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        own = {name: kwargs.pop(name) for name in self._own() if name in kwargs}
-        super().__init__(*args, **self.without_twin_initializers(args, kwargs))
+    def __init__(self, **kwargs: Any):
+        taken = inspect.signature(self.cell_class).parameters.values()
+        names = [p.name for p in taken if p.kind is p.KEYWORD_ONLY]
+        own = {name: kwargs.pop(name) for name in names if name in kwargs}
+        super().__init__(**kwargs)
         # The twin has checked its arguments and made a plain cell of them. Ours takes
         # its place.
         plain = self.cell
         self._tracker.untrack(plain)
         arguments = {
-            name: getattr(plain, name)
-            for name in self.cell_class.__signature__.parameters
-            if hasattr(plain, name) and name not in own
+            p.name: getattr(plain, p.name)
+            for p in taken
+            if hasattr(plain, p.name) and p.name not in own
         }
         self.cell = self.cell_class(
             **arguments,
@@ -68,18 +68,6 @@ class ReplacesCell(TakesTwinArguments):
             self.cell.replace_seed_generator(
                 random.SeedGenerator(self.seed ^ _ALL_BITS)
             )
-
-    def __init_subclass__(cls, **kwargs: Any):
-        super().__init_subclass__(**kwargs)
-        if hasattr(cls, "cell_class"):
-            own = cls._own().values()
-            cls.__signature__ = ClassSignature(with_keywords(cls.__signature__, own))
-
-    @classmethod
-    def _own(cls) -> dict[str, Any]:
-        """Returns the parameters of the cell that its Keras twin does not take."""
-        parameters = cls.cell_class.__signature__.parameters.values()
-        return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 class StochasticRNN(ReplacesCell):
@@ -101,10 +89,6 @@ class StochasticRNN(ReplacesCell):
     bias_posterior = OfCell()
     bias_prior = OfCell()
     variable_groups = OfCell()
-
-    @classmethod
-    def kernel_arguments(cls) -> tuple[str, ...]:
-        return StochasticRNNCell.kernel_arguments()
 
     def kl_divergence(self) -> Tensor:
         """Returns KL(posterior || prior), summed over all weights, in nats."""

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfvn import passes, random
+from tfvn import passes
 
 Tensor = Any
 
@@ -77,12 +77,10 @@ class WeightedKL(keras.Layer):
             divergence: Returns the divergence in nats.
             training: Whether the layer is being trained.
         """
-        # A layer that is called twice in a forward pass has one KL, and a prediction, for
-        # which noise comes from a stream, has no loss.
-        is_prediction = random.current_stream() is not None
-        if is_prediction or not self.has_kl or self.added_kl() is not None:
-            return
         step = passes.current()
+        # A layer that is called twice in a forward pass has one KL.
+        if not step.adds_kl or not self.has_kl or self.added_kl() is not None:
+            return
         if step.owner is None:
             self._advise(training)
         elif step.kl_factor is None:

@@ -1,6 +1,6 @@
 """Posteriors: the distributions over a kernel that training fits."""
 
-from tfvn.posteriors.base import Posterior, get, register, registry, serialize
+from tfvn.posteriors.base import Posterior, get, register, serialize
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
 from tfvn.posteriors.k_tied import KTied
 from tfvn.posteriors.mean_field import MeanField
@@ -14,6 +14,5 @@ __all__ = [
     "Variance",
     "get",
     "register",
-    "registry",
     "serialize",
 ]

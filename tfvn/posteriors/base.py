@@ -9,12 +9,13 @@ from typing import Any
 import keras
 import tensorflow_probability as tfp
 
+from tfvn import support
 from tfvn.kernel import KernelSpec, LinearOp
 from tfvn.registry import Registry
 
 Tensor = Any
 
-registry = Registry("posterior")
+registry = Registry("posterior", support.add_posterior)
 register = registry.register
 get = registry.get
 serialize = registry.serialize
@@ -46,8 +47,10 @@ class Posterior(abc.ABC):
     dtype of the variables, even if the layer computes in another dtype.
 
     To add a posterior, subclass this class, implement the abstract methods, and register
-    the class under an alias with `tfvn.posteriors.register`. `get_config` must return the
-    arguments of the constructor.
+    the class under an alias: `@tfvn.posteriors.register("mine")`. If its `law` is new, also
+    pass `support={...}`: the estimators and priors, by alias, that treat this law
+    differently from an unknown law. `get_config` must return the arguments of the
+    constructor.
 
     Attributes:
         law: The kind of distribution of the weights, a column of the support tables.

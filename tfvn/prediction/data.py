@@ -11,7 +11,9 @@ import tensorflow as tf
 # How Keras itself reads a `PyDataset`, with its workers; it has no public name.
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-from tfvn.prediction.rows import as_rows, concatenate, row_of_zeros
+from tfvn.layers.inside import all_layers, functional_graph
+from tfvn.prediction.program import inputs_by_name
+from tfvn.prediction.rows import as_rows, as_tensor, concatenate, row_of_zeros
 from tfvn.validation import check_count
 
 
@@ -67,7 +69,7 @@ class Rows:
     def batches(self, size: int) -> Iterator[Any]:
         """Yields `size` rows at a time, and in the end what is left.
 
-        Data without rows are one batch without rows: they still have a shape.
+        Rows of another shape than those before them begin a batch of their own. Data without rows are one batch without rows: they still have a shape.
         """
         if self.count is None:
             yield from self._batched_anew(size)
@@ -83,6 +85,10 @@ class Rows:
         waiting: list[Any] = []
         count = taken = 0
         for batch in map(self._arrange, self._stream):
+            if waiting and _shapes_of_rows(waiting[-1]) != _shapes_of_rows(batch):
+                if count:
+                    yield _join(waiting)
+                waiting, taken, count = [], taken + count, 0
             waiting.append(batch)
             count += length(batch)
             if count < size:
@@ -95,6 +101,60 @@ class Rows:
             taken, count = taken + full, count - full
         if count or not taken:
             yield _join(waiting)
+
+
+def checked_rows(model: keras.Model, x: Any, steps: int | None) -> Rows:
+    """Returns the rows of the data, which fit the model, which has been built."""
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            "Argument `model` must be a `keras.Model`. "
+            f"Received: model={type(model).__name__}"
+        )
+    rows = Rows(x, steps)
+    if not model.built:
+        _build(model, with_a_row(rows.first))
+    rows.arrange(lambda x: inputs_by_name(model, x))
+    graph = functional_graph(model)
+    if graph is None:
+        return rows
+    expected = [tuple(symbol.shape[1:]) for symbol in graph.inputs]
+    received = [
+        None if part is None else tuple(part.shape[1:])
+        for part in keras.tree.flatten(rows.first)
+    ]
+    if len(expected) != len(received) or not all(map(_fits, received, expected)):
+        raise ValueError(
+            "Argument `x` must have an array for each input of the model, with examples "
+            f"of shapes {expected}. Received: x with examples of shapes {received}"
+        )
+    return rows
+
+
+def _build(model: keras.Model, first: Any) -> None:
+    """Calls a model for the first time, which makes its variables."""
+    if any(getattr(layer, "stateful", False) for layer in all_layers(model)):
+        raise ValueError(
+            "A model with stateful recurrent layers must have been built for the number "
+            "of rows of its batches; give it a `keras.Input` with a `batch_size`. "
+            f"Received: model={model.name!r}, not built"
+        )
+    row = keras.tree.map_structure(
+        lambda part: None if part is None else as_tensor(part), _slice(first, 0, 1)
+    )
+    model(row, training=False)
+
+
+def _fits(shape: tuple[int, ...] | None, expected: tuple[int | None, ...]) -> bool:
+    if shape is None:
+        return True  # left out; Keras says whether it may be
+    # A last axis of size 1 may be there or not, as in Keras.
+    shape = shape[:-1] if len(shape) > len(expected) and shape[-1] == 1 else shape
+    if len(shape) < len(expected) and expected[-1] == 1:
+        expected = expected[:-1]
+    return len(shape) == len(expected) and all(
+        size in (known, None) or known is None
+        for size, known in zip(shape, expected, strict=True)
+    )
 
 
 def length(x: Any) -> int:
@@ -111,11 +171,6 @@ def length(x: Any) -> int:
 def with_a_row(x: Any) -> Any:
     """Returns rows, with a row of zeros in place of none."""
     return x if length(x) else _map(row_of_zeros, x)
-
-
-def first_row(x: Any) -> Any:
-    """Returns the first of the rows."""
-    return _slice(x, 0, 1)
 
 
 def _is_stream(x: Any) -> bool:
@@ -170,6 +225,11 @@ def _map(function: Callable[..., Any], *structures: Any) -> Any:
     return keras.tree.map_structure(
         lambda *rows: None if rows[0] is None else function(*rows), *structures
     )
+
+
+def _shapes_of_rows(x: Any) -> list[Any]:
+    flat = keras.tree.flatten(x)
+    return [None if rows is None else tuple(rows.shape[1:]) for rows in flat]
 
 
 def _slice(x: Any, start: int, stop: int) -> Any:

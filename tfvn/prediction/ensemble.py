@@ -1,26 +1,28 @@
 """Predictions: of an ensemble of draws, of the mean weights, and without means."""
 
 import math
-import random as python_random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn import estimators
-from tfvn.layers.inside import all_layers, functional_graph, stochastic_layers
+from tfvn import estimators, passes
+from tfvn.layers.inside import stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
-from tfvn.prediction.data import Rows, first_row, length, with_a_row
+from tfvn.posteriors.without_mean import WithoutMean
+from tfvn.prediction.data import checked_rows, length, with_a_row
 from tfvn.prediction.distribution import PredictiveDistribution
 from tfvn.prediction.kinds import find_kinds
-from tfvn.prediction.program import inputs_by_name, preserved_states
+from tfvn.prediction.program import preserved_states
 from tfvn.prediction.result import EnsemblePrediction
-from tfvn.prediction.rows import as_tensor, concatenate
-from tfvn.prediction.sampler import EstimatorOf, Sampler, sampler_of, tensors
+from tfvn.prediction.rows import as_tensor, concatenate, tensors
+from tfvn.prediction.sampler import AS_IT_IS, Sampler, sampler_of
+from tfvn.prediction.seeds import RowSeeds, is_by_row, seed_pair
 from tfvn.validation import check_count
 
 _PARTS = ("mean", "std", "entropy", "expected_entropy", "mutual_information", "outputs")
@@ -37,7 +39,7 @@ def ensemble_predict(
     x: Any,
     num_samples: int = 20,
     batch_size: int | None = 32,
-    seed: int | None = None,
+    seed: Any = None,
     return_samples: bool = False,
     outputs: Any = "auto",
     verbose: Any = "auto",
@@ -55,8 +57,14 @@ def ensemble_predict(
 
     The same seed gives the same draws whatever the batch size and the kind of data, up
     to rounding in what precedes the noise, about 1e-5, and the same for the first rows
-    of `x` as for all of it; other numbers of draws are other draws. Memory is bounded by
-    the batch, and by the draws of one row.
+    of `x` as for all of it; changing `num_samples` changes every draw. Memory is bounded
+    by the batch, and by the draws of one row.
+
+    With two integers for each row as the `seed`, the draws of a row, random kernels
+    included, depend on its seed alone, and are those of the signature `seeded` of
+    `tfvn.export_ensemble`. Dense layers with Gaussian weights that would draw a kernel for
+    each row then draw their outputs instead, which is equal in law; other layers with
+    `estimator="weights"` or `"flipout"` draw a kernel for each row and draw, and take long.
 
     In a model with stateful recurrent layers, every draw starts from the states that the
     model has, carries states of its own from batch to batch, and has the same random
@@ -73,7 +81,8 @@ def ensemble_predict(
         batch_size: Number of rows for which what precedes the noise is computed at a
             time, rounded up to whole blocks of at most 16 rows; data sets and
             generators are batched anew. `None` is 32, as in Keras.
-        seed: Integer that fits 64 bits. `None` is fresh noise in every call (which
+        seed: Integer that fits 64 bits, or an array of integers of shape `(rows, 2)` that
+            fit 32 bits. `None` is fresh noise in every call (which
             `keras.utils.set_random_seed` makes reproducible).
         return_samples: Whether to return the draws themselves.
         outputs: What the model's outputs are: `"logits"` or `"probabilities"` of
@@ -162,7 +171,7 @@ def zero_mean_predict(
             "Argument `model` must have a Gaussian-dropout layer, the means of which can "
             f"be left out. Received: model={model.name!r} with none"
         )
-    ensemble = _Ensemble(model, x, num_samples, steps, "zero_mean", without_means)
+    ensemble = _Ensemble(model, x, num_samples, steps, ZERO_MEANS)
     return ensemble.predict(**kwargs)
 
 
@@ -202,24 +211,22 @@ def mean_predict(
     - [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
     """
     batch_size = _checked_batch_size(batch_size)
-    rows = _checked_rows(model, x, steps)
-    sampler = sampler_of(model, "mean", without_noise)
+    rows = checked_rows(model, x, steps)
+    sampler = sampler_of(model, MEAN_WEIGHTS)
     size = sampler.fixed_rows or batch_size
     rows.limit(size)
     batches = [_call(sampler, batch) for batch in rows.batches(size)]
     return keras.tree.map_structure(lambda *parts: concatenate(parts), *batches)
 
 
-def without_means(layer: Any) -> estimators.Estimator:
-    """Returns the estimator of a layer for a zero-mean prediction."""
-    if isinstance(layer.posterior, GaussianDropout):
-        return estimators.OnlyVariance()
-    return layer.estimator
+def _without_mean(reading: Any) -> Any:
+    is_dropout = isinstance(reading, GaussianDropout)
+    return WithoutMean(reading) if is_dropout else reading
 
 
-def without_noise(layer: Any) -> estimators.Estimator:
-    """Returns the estimator of a layer for a prediction by mean weights."""
-    return estimators.MeanWeights()
+# Made once: they are what samplers are kept by.
+MEAN_WEIGHTS = passes.Pass(estimator_of=lambda layer: estimators.MeanWeights())
+ZERO_MEANS = passes.Pass(posterior_of=_without_mean)
 
 
 class _Ensemble:
@@ -230,8 +237,7 @@ class _Ensemble:
         x: The data.
         num_samples: Number of draws.
         steps: Number of batches of the data; `None` is all.
-        name: What `estimator_of` is called.
-        estimator_of: As in `Sampler`.
+        what: As in `Sampler`.
     """
 
     def __init__(
@@ -240,68 +246,85 @@ class _Ensemble:
         x: Any,
         num_samples: int,
         steps: int | None = None,
-        name: str = "",
-        estimator_of: EstimatorOf | None = None,
+        what: passes.Pass = AS_IT_IS,
     ):
         self.model = model
         self.num_samples = check_count("num_samples", num_samples)
-        self.rows = _checked_rows(model, x, steps)
-        self.sampler = sampler_of(model, name, estimator_of)
-        if not self.sampler.draws:
-            raise ValueError(
-                "Argument `model` must have a layer that draws noise: a stochastic layer, "
-                "a noise layer, one with a `keras.random.SeedGenerator`, or one whose "
-                "attribute `noise_per_example` is `True` or `False`. "
-                f"Received: model={model.name!r} with none"
-            )
+        self.rows = checked_rows(model, x, steps)
+        self._what = what
 
     def predict(
         self,
         batch_size: int | None = 32,
-        seed: int | None = None,
+        seed: Any = None,
         return_samples: bool = False,
         outputs: Any = "auto",
         verbose: Any = "auto",
     ) -> Any:
         """Returns what `ensemble_predict` does."""
+        by_row = is_by_row(seed)
+        sampler = self._sampler(by_row)
         batch_size = _checked_batch_size(batch_size)
-        self.rows.limit(self.sampler.fixed_rows or batch_size)
-        pair = seed_pair(seed)
+        self.rows.limit(sampler.fixed_rows or batch_size)
+        seeds = RowSeeds(seed) if by_row else None
+        pair = seed_pair(None if by_row else seed)
+        if seeds is not None and self.rows.count is not None:
+            seeds.check_count(self.rows.count)
         inputs = keras.tree.map_structure(
             lambda rows: None if rows is None else as_tensor(rows),
             with_a_row(self.rows.first),
         )
         kinds = find_kinds(self.model, outputs, inputs)
         parts = (*_PARTS, "samples") if return_samples else _PARTS
-        block = self.sampler.block_size(self.num_samples)
+        block = None if by_row else sampler.block_size(self.num_samples)
         blocks = math.ceil(batch_size / (block or batch_size))
-        size = blocks * block if block else self.sampler.fixed_rows or batch_size
+        size = blocks * block if block else sampler.fixed_rows or batch_size
         batches = _progress(
             self.rows.batches(size), self.rows.number_of_batches(size), verbose
         )
         summaries = []
-        states = self.sampler.states(self.num_samples)
+        states = sampler.states(self.num_samples)
         with preserved_states(self.model):
             for index, batch in enumerate(batches):
-                x = _filled(self.sampler, batch)
-                function = self.sampler.function(x, self.num_samples, kinds, parts)
+                x, count = _filled(sampler, batch), length(batch)
+                now = pair if seeds is None else seeds.take(count)
+                function = sampler.function(x, self.num_samples, kinds, parts)
                 summary, states = function(
-                    tensors(x), pair, tf.constant(index * blocks), states
+                    tensors(x), now, tf.constant(index * blocks), states
                 )
-                summaries.append(_to_numpy(summary, length(batch)))
+                summaries.append(_to_numpy(summary, count))
+        if seeds is not None:
+            seeds.check_count()
         # Of targets that are drawn afterwards, one for each draw.
-        seeds = [
+        target_seeds = [
             [*pair.numpy().view("uint32"), index] if return_samples else None
             for index in range(len(kinds))
         ]
-        return self.sampler.pack(
+        return sampler.pack(
             [
                 self._collect(parts, kind, seed)
                 for parts, kind, seed in zip(
-                    zip(*summaries, strict=True), kinds, seeds, strict=True
+                    zip(*summaries, strict=True), kinds, target_seeds, strict=True
                 )
             ]
         )
+
+    def _sampler(self, by_row: bool) -> Sampler:
+        sampler = sampler_of(self.model, self._what, by_row)
+        if not sampler.draws:
+            raise ValueError(
+                "Argument `model` must have a layer that draws noise: a stochastic layer, "
+                "a noise layer, one with a `keras.random.SeedGenerator`, or one whose "
+                "attribute `noise_per_example` is `True` or `False`. "
+                f"Received: model={self.model.name!r} with none"
+            )
+        if by_row and sampler.fixed_rows is not None:
+            raise ValueError(
+                "The rows of a model with stateful recurrent layers depend on those of the "
+                "batch before; expected an integer `seed`. "
+                f"Received: a seed for each row and model={self.model.name!r}"
+            )
+        return sampler
 
     def _collect(
         self, batches: tuple[dict[str, np.ndarray], ...], kind: Any, seed: Any = None
@@ -310,62 +333,12 @@ class _Ensemble:
             name: concatenate([batch[name] for batch in batches]) for name in batches[0]
         }
         if isinstance(kind, Likelihood):
-            return PredictiveDistribution.of_draws(kind, arrays["outputs"], seed)
+            # By seeds of rows, they have been drawn already.
+            samples = arrays.get("samples")
+            seed = seed if samples is None else None
+            answer = PredictiveDistribution.of_draws(kind, arrays["outputs"], seed)
+            return answer if samples is None else replace(answer, samples=samples)
         return EnsemblePrediction(num_samples=self.num_samples, **arrays)
-
-
-def _checked_rows(model: keras.Model, x: Any, steps: int | None) -> Rows:
-    """Returns the rows of the data, which fit the model, which has been built."""
-    if not isinstance(model, keras.Model):
-        raise ValueError(
-            "Argument `model` must be a `keras.Model`. "
-            f"Received: model={type(model).__name__}"
-        )
-    rows = Rows(x, steps)
-    if not model.built:
-        _build(model, with_a_row(rows.first))
-    rows.arrange(lambda x: inputs_by_name(model, x))
-    graph = functional_graph(model)
-    if graph is None:
-        return rows
-    expected = [tuple(symbol.shape[1:]) for symbol in graph.inputs]
-    received = [
-        None if part is None else tuple(part.shape[1:])
-        for part in keras.tree.flatten(rows.first)
-    ]
-    if len(expected) != len(received) or not all(map(_fits, received, expected)):
-        raise ValueError(
-            "Argument `x` must have an array for each input of the model, with examples "
-            f"of shapes {expected}. Received: x with examples of shapes {received}"
-        )
-    return rows
-
-
-def _build(model: keras.Model, first: Any) -> None:
-    """Calls a model for the first time, which makes its variables."""
-    if any(getattr(layer, "stateful", False) for layer in all_layers(model)):
-        raise ValueError(
-            "A model with stateful recurrent layers must have been built for the number "
-            "of rows of its batches; give it a `keras.Input` with a `batch_size`. "
-            f"Received: model={model.name!r}, not built"
-        )
-    row = keras.tree.map_structure(
-        lambda part: None if part is None else as_tensor(part), first_row(first)
-    )
-    model(row, training=False)
-
-
-def _fits(shape: tuple[int, ...] | None, expected: tuple[int | None, ...]) -> bool:
-    if shape is None:
-        return True  # left out; Keras says whether it may be
-    # A last axis of size 1 may be there or not, as in Keras.
-    shape = shape[:-1] if len(shape) > len(expected) and shape[-1] == 1 else shape
-    if len(shape) < len(expected) and expected[-1] == 1:
-        expected = expected[:-1]
-    return len(shape) == len(expected) and all(
-        size in (known, None) or known is None
-        for size, known in zip(shape, expected, strict=True)
-    )
 
 
 def _filled(sampler: Sampler, batch: Any) -> Any:
@@ -394,24 +367,6 @@ def _call(sampler: Sampler, batch: Any) -> Any:
 
 def _checked_batch_size(batch_size: int | None) -> int:
     return _BATCH_SIZE if batch_size is None else check_count("batch_size", batch_size)
-
-
-def seed_pair(seed: int | None) -> tf.Tensor:
-    """Returns a seed as two integers of 32 bits; `None` is a fresh one."""
-    if seed is None:
-        # The source that `keras.utils.set_random_seed` makes reproducible.
-        seed = python_random.getrandbits(64)
-    if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
-        raise ValueError(
-            f"Argument `seed` must be an integer or `None`. Received: seed={seed!r}"
-        )
-    if not -(2**63) <= seed < 2**64:
-        raise ValueError(
-            "Argument `seed` must fit 64 bits, from -2**63 to 2**64 - 1; other integers "
-            f"would give the draws of one that does. Received: seed={seed!r}"
-        )
-    bits = np.array([int(seed) & 0xFFFFFFFF, int(seed) >> 32 & 0xFFFFFFFF], "uint32")
-    return tf.constant(bits.view("int32"))
 
 
 def _progress(batches: Iterator[Any], total: int | None, verbose: Any) -> Iterator[Any]:

@@ -9,10 +9,9 @@ If its `call` takes `training` and it has no layers inside, it may draw in train
 and is called as in training.
 """
 
-import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -22,8 +21,8 @@ import keras
 from keras.src.layers.preprocessing.data_layer import DataLayer
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
-from tfvn import random, sampling
-from tfvn.layers.inside import all_layers, while_changed
+from tfvn import passes
+from tfvn.layers.inside import all_layers
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
 
 
@@ -43,7 +42,8 @@ def has_own_noise(layer: Any) -> bool:
     """Whether any of a layer's own noise is, or may be, per example."""
     if isinstance(layer, RandomWeightsLayer):
         # Flipout shares a kernel and has signs for each example.
-        return layer.estimator.draws_noise and not layer.estimator.draws_weights
+        estimator = layer.estimator_in_use
+        return estimator.draws_noise and not estimator.draws_weights
     return bool(noise_of(layer)) or is_unknown(layer)
 
 
@@ -54,35 +54,68 @@ def is_noisy(operation: Any) -> bool:
     )
 
 
-@contextlib.contextmanager
-def drawing(model: keras.Layer) -> Iterator[None]:
-    """Makes all noise of a model act at inference, within the context.
+def prepare(model: keras.Layer) -> None:
+    """Makes the noise layers of a model, and their seed generators, read the `Pass`.
 
-    Keras's noise layers are called as in training, while the layers around them (batch
-    normalization, say) are not; and Keras's seed generators take their seeds from
-    `tfvn.random.drawn_from`, as this library's do. Enter it while a pass is traced. It
-    changes nothing for other threads, of which only one can be within the context.
+    Layers of this library do so by themselves. Keras's noise layers are then called as in
+    training in a pass that says that noise layers draw, while the layers around them
+    (batch normalization, say) are not; and in a pass with a stream, seeds come from it.
+    Elsewhere they are as they were. It is done once for each layer and for good, so that
+    a pass changes nothing that another thread can see.
     """
-    with while_changed, contextlib.ExitStack() as stack:
-        stack.enter_context(sampling.drawing())
-        for layer in all_layers(model):
-            if _draws_in_training(layer):
-                _check_generator(layer)
-                stack.enter_context(_shadowed(layer, "call", _call_as_in_training))
+    for layer in all_layers(model):
+        if _draws_in_training(layer):
+            _check_generator(layer)
+            _wrap(layer, "call", functools.partial(_Call, layer))
+        if not isinstance(layer, RandomWeightsLayer):
             for generator in _generators(layer):
-                if not isinstance(generator, random.SeedGenerator):
-                    stack.enter_context(_shadowed(generator, "next", _next_of_stream))
-        yield
+                _wrap(generator, "next", functools.partial(_Next, layer))
 
 
-def per_example_generators(model: keras.Layer) -> list[Any]:
-    """Returns the seed generators of a model whose noise is, or may be, per example."""
-    return [
-        generator
-        for layer in all_layers(model)
-        if noise_of(layer) or is_unknown(layer)
-        for generator in _generators(layer)
-    ]
+def _wrap(owner: Any, name: str, wrapper: Callable) -> None:
+    # In the instance's own dictionary: Keras's layers lock their attributes when built.
+    attributes = vars(owner)
+    before = attributes.get(name)
+    if before is None:
+        # Of two threads, the first.
+        attributes.setdefault(name, wrapper(getattr(owner, name)))
+    elif not isinstance(before, _Call | _Next):
+        attributes[name] = wrapper(before)
+
+
+# Objects rather than closures: copies and pickles of their owner have them for themselves.
+
+
+class _Call:
+    """The `call` of a layer, as in training wherever noise layers draw."""
+
+    def __init__(self, layer: Any, own: Callable):
+        self._layer = layer
+        functools.update_wrapper(self, own)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.__wrapped__  # type: ignore[attr-defined]
+        if not (passes.current().draws_noise and _draws_in_training(self._layer)):
+            return own(*args, **kwargs)
+        bound = inspect.signature(own).bind(*args, **kwargs)
+        bound.arguments["training"] = True
+        return own(*bound.args, **bound.kwargs)
+
+
+class _Next:
+    """The `next` of a layer's seed generator: from a stream, wherever there is one."""
+
+    def __init__(self, layer: Any, own: Callable):
+        self._layer = layer
+        functools.update_wrapper(self, own)
+
+    def __call__(self, ordered: bool = True, per_example: bool | None = None) -> Any:
+        stream = passes.current().stream
+        if stream is None:
+            return self.__wrapped__(ordered=ordered)  # type: ignore[attr-defined]
+        if per_example is None:
+            per_example = bool(noise_of(self._layer)) or is_unknown(self._layer)
+        return stream.next(per_example)
 
 
 @functools.singledispatch
@@ -178,43 +211,3 @@ def _is_known(layer: Any) -> bool:
 def _generators(layer: Any) -> list[keras.random.SeedGenerator]:
     # Keras's own record; a layer may keep its generators under any name.
     return list(getattr(layer, "_seed_generators", []))
-
-
-def _call_as_in_training(call: Callable, layer: Any) -> Callable:
-    signature = inspect.signature(call)
-
-    @functools.wraps(call)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
-        if sampling.is_drawing():
-            bound.arguments["training"] = True
-        return call(*bound.args, **bound.kwargs)
-
-    return wrapped
-
-
-def _next_of_stream(own: Callable, generator: Any) -> Callable:
-    @functools.wraps(own)
-    def wrapped(ordered: bool = True) -> Any:
-        stream = random.current_stream()
-        return own(ordered) if stream is None else stream.next(generator)
-
-    return wrapped
-
-
-@contextlib.contextmanager
-def _shadowed(
-    owner: Any, name: str, wrap: Callable[[Callable, Any], Callable]
-) -> Iterator[None]:
-    # In the instance's own dictionary: Keras's layers lock their attributes when built.
-    own = getattr(owner, name)
-    attributes = vars(owner)
-    before = attributes.get(name)
-    attributes[name] = wrap(own, owner)
-    try:
-        yield
-    finally:
-        if before is None:
-            del attributes[name]
-        else:
-            attributes[name] = before

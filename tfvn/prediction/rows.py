@@ -8,6 +8,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfvn.layers.inside import functional_graph
+
+Tensor = Any
+
 
 class SparseRows:
     """The rows of a sparse matrix or tensor, of which some can be taken at low cost.
@@ -159,7 +163,58 @@ def _check_shapes(shapes: list[tuple[int, ...]]) -> None:
                 if sizes[0] != sizes[1]
             ]
             raise ValueError(
-                "Argument `x` must have rows of one shape in all batches; pad them to "
-                f"the same size on axis {axes[0]}, or predict each batch by itself. "
-                f"Received: rows of shapes {first} and {other}"
+                "The outputs of all batches must be of one shape, to be joined; pad the "
+                f"rows of `x` so that axis {axes[0]} of the outputs has one size, or "
+                "predict each batch by itself. "
+                f"Received: outputs for a row of shapes {first} and {other}"
             )
+
+
+class Structure:
+    """The structure of batches, some inputs of which may be left out.
+
+    Args:
+        x: A batch.
+    """
+
+    def __init__(self, x: Any):
+        self._is_there = keras.tree.map_structure(lambda rows: rows is not None, x)
+        self.key = repr(self._is_there)
+
+    def pack(self, tensors: list[Tensor]) -> Any:
+        """Returns the tensors of a batch in its structure."""
+        rest = iter(tensors)
+        return keras.tree.map_structure(
+            lambda is_there: next(rest) if is_there else None, self._is_there
+        )
+
+
+def tensors(x: Any) -> list[Tensor]:
+    """Returns what there is of a batch as tensors, as functions are traced for."""
+    return [as_tensor(rows) for rows in keras.tree.flatten(x) if rows is not None]
+
+
+def specs_of(model: Any, x: Any, count: int | None) -> list[Any]:
+    """Returns what batches like `x` are, whatever their number of rows."""
+    graph = functional_graph(model)
+    flat = keras.tree.flatten(x)
+    symbols = [None] * len(flat)
+    if graph is not None and len(graph.inputs) == len(flat):
+        symbols = graph.inputs
+    return [
+        spec_of(rows, count, _shape(rows, symbol))
+        for rows, symbol in zip(flat, symbols, strict=True)
+        if rows is not None
+    ]
+
+
+def _shape(rows: Any, symbol: Any) -> list[int | None]:
+    """Returns the shape of a row, with `None` where the model takes any size."""
+    shape = list(rows.shape[1:])
+    if symbol is None or len(symbol.shape) != len(shape) + 1:
+        return shape
+    # An axis of any length, such as time, is one in the trace too.
+    return [
+        None if known is None else size
+        for known, size in zip(symbol.shape[1:], shape, strict=True)
+    ]

@@ -1,5 +1,7 @@
 """Draws of a model's outputs, as traced functions that are kept with the model."""
 
+import dataclasses
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -7,26 +9,28 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn import random
-from tfvn.layers.inside import all_layers, replaced_estimators, while_changed
-from tfvn.prediction import noise
+from tfvn import passes, random
+from tfvn.layers.inside import all_layers
+from tfvn.prediction import noise, row_seeds
 from tfvn.prediction.blocks import over_blocks, split, whole_blocks
 from tfvn.prediction.outputs import summaries_of
 from tfvn.prediction.program import (
     Program,
     draws_without_rows,
-    functional_graph,
     state_variables,
 )
-from tfvn.prediction.rows import as_tensor, spec_of
+from tfvn.prediction.rows import Structure, specs_of, tensors
 from tfvn.prediction.snapshot import snapshot
 
 Tensor = Any
-EstimatorOf = Callable[[Any], Any]
+
+# The estimators and the posteriors that the layers of a model have.
+AS_IT_IS = passes.Pass()
 
 # Rows of one pass of the part of a model that draws, where all noise is per example;
-# few enough for their activations to stay in a cache.
+# few enough for their activations to stay in a cache; and where each row has a seed.
 _ROWS_OF_A_PASS = 160
+_ROWS_OF_A_PASS_BY_ROW = 640
 
 # Examples that share a seed at most.
 _LARGEST_BLOCK = 16
@@ -41,22 +45,39 @@ class Sampler:
 
     Noise is a function of the seed, of the number of the draw and, where it is per
     example, of the number of the block: which rows are predicted together does not
-    matter, as long as batches start at a multiple of `block_size(num_samples)`.
+    matter, as long as batches start at a multiple of `block_size(num_samples)`. Where
+    each row has a seed of its own, its noise, kernels included, is a function of that
+    seed alone, for which some layers draw outputs in place of kernels.
 
     Where recurrent layers are stateful, each draw has states of its own, which start
     from those of the model and are carried from batch to batch.
 
     Args:
         model: A model that has been built.
-        estimator_of: Returns the estimator with which a layer with a random kernel is
-            to be traced; `None` is its own.
+        what: The estimators and posteriors that layers are to use, if not their own.
+        by_row: Whether each row has a seed.
+
+    Attributes:
+        draws: Whether the model draws any noise.
+        fixed_rows: How many rows a stateful model takes, or `None`.
+        outputs: The structure of the model's outputs, once something has been traced.
     """
 
-    def __init__(self, model: keras.Model, estimator_of: EstimatorOf | None = None):
+    def __init__(
+        self,
+        model: keras.Model,
+        what: passes.Pass = AS_IT_IS,
+        by_row: bool = False,
+    ):
         # Whoever keeps a sampler shall not keep the model.
         self._model: Callable[[], Any] = weakref.ref(model)
-        self._estimator_of = estimator_of or (lambda layer: layer.estimator)
-        with replaced_estimators(model, self._estimator_of):
+        self._by_row = by_row
+        self._pass = dataclasses.replace(what, adds_kl=False, is_compiled=False)
+        if by_row:
+            estimator_of = functools.partial(_estimator_by_row, what.estimator_of)
+            self._pass = dataclasses.replace(self._pass, estimator_of=estimator_of)
+        noise.prepare(model)
+        with passes.entered(self._pass):
             layers = all_layers(model)
             found = [noise.noise_of(layer) for layer in layers]
             kinds = [kind for kind in found if kind is not None]
@@ -66,7 +87,7 @@ class Sampler:
             states = state_variables(model)
             self._is_tiled = all(kinds) and not states and not draws_without_rows(model)
         self.draws = bool(kinds)
-        self._outputs: Any = None
+        self.outputs: Any = None
         self.fixed_rows: int | None = states[0].shape[0] if states else None
         self._functions: dict[Any, Any] = {}
         self._snapshot: Any = snapshot(model)
@@ -76,7 +97,9 @@ class Sampler:
         return self._snapshot == snapshot(self._model())
 
     def block_size(self, num_samples: int) -> int | None:
-        """Returns how many rows share a seed, `None` if it is all rows of a batch."""
+        """Returns how many rows are drawn at a time, `None` if it is all of a batch."""
+        if self._by_row:
+            return max(1, _ROWS_OF_A_PASS_BY_ROW // num_samples)
         if not self._has_own_noise or self.fixed_rows is not None:
             return None
         if not self._is_tiled:
@@ -95,10 +118,10 @@ class Sampler:
             parts: Which parts of a summary to return.
 
         Returns:
-            A function of a batch as a list of tensors, a seed of two integers, the number
-            of the batch's first block, and the states of all draws. It returns a list of
-            dictionaries of parts, one for each of the model's outputs, and the states
-            after the batch.
+            A function of a batch as a list of tensors, a seed of two integers, or two
+            for each row, the number of the batch's first block, and the states of all
+            draws. It returns a list of dictionaries of parts, one for each of the model's
+            outputs, and the states after the batch.
         """
 
         def predict(
@@ -106,12 +129,12 @@ class Sampler:
         ) -> Any:
             x = structure.pack(x)
             block = seed, first_block, states
-            return self._predict(x, *block, num_samples, kinds, parts)
+            return self.summarize(x, *block, num_samples, kinds, parts)
 
-        structure = _Structure(x)
+        structure = Structure(x)
         specs = [
-            _specs(self._model(), x, self.fixed_rows),
-            tf.TensorSpec([2], tf.int32),
+            specs_of(self._model(), x, self.fixed_rows),
+            tf.TensorSpec([None, 2] if self._by_row else [2], tf.int32),
             tf.TensorSpec([], tf.int32),
             [tf.TensorSpec(s.shape, s.dtype) for s in self.states(num_samples)],
         ]
@@ -130,23 +153,19 @@ class Sampler:
 
         It is known once a function has been called.
         """
-        is_list = isinstance(self._outputs, list | tuple)
-        if len(flat) == 1 and (is_list or not keras.tree.is_nested(self._outputs)):
+        is_list = isinstance(self.outputs, list | tuple)
+        if len(flat) == 1 and (is_list or not keras.tree.is_nested(self.outputs)):
             return flat[0]  # as a call of the model does
-        return keras.tree.pack_sequence_as(self._outputs, flat)
+        return keras.tree.pack_sequence_as(self.outputs, flat)
 
     def call(self, x: Any) -> Any:
         """Returns the model's outputs for a batch of rows, with no noise but its own."""
 
         def call(x: list[Tensor]) -> Any:
-            model = self._model()
-            with replaced_estimators(model, self._estimator_of):
-                outputs = model(structure.pack(x), training=False)
-            model._clear_losses()  # noqa: SLF001
-            return outputs
+            return self.call_model(structure.pack(x))
 
-        structure = _Structure(x)
-        specs = _specs(self._model(), x, self.fixed_rows)
+        structure = Structure(x)
+        specs = specs_of(self._model(), x, self.fixed_rows)
         return self._traced((structure.key, _key(specs)), call, [specs])(tensors(x))
 
     def _traced(self, key: Any, function: Callable, signature: list[Any]) -> Callable:
@@ -160,29 +179,55 @@ class Sampler:
             self._snapshot = snapshot(self._model())
         return self._functions[key]
 
-    def _predict(
+    def call_model(self, x: Any) -> Any:
+        """Calls the model, in a trace, with no noise but its own."""
+        model = self._model()
+        with passes.entered(self._pass):
+            outputs = model(x, training=False)
+        model._clear_losses()  # noqa: SLF001
+        return outputs
+
+    def summarize(
         self,
         x: Any,
         seed: Tensor,
         first_block: Tensor,
         states: list[Tensor],
         num_samples: int,
-        kinds: list[str],
+        kinds: list[Any],
         parts: tuple[str, ...],
+        level: float | None = None,
     ) -> Any:
+        """Returns what a function of `function` does, in a trace.
+
+        Args:
+            x: A batch, in the structure of the model's inputs.
+            seed: Two integers, or two for each row.
+            first_block: The number of the batch's first block.
+            states: The states of all draws.
+            num_samples: Number of draws.
+            kinds: What the outputs are, one for each.
+            parts: Which parts of a summary to return.
+            level: The probability of the interval of outputs that have a distribution.
+        """
         model = self._model()
-        with replaced_estimators(model, self._estimator_of), noise.drawing(model):
+        drawing = dataclasses.replace(self._pass, draws_noise=True)
+        with passes.entered(drawing):
             program = Program(model, x)
             held = program.held
-            generators = noise.per_example_generators(model)
 
-            def draw(held: list[Tensor], seed: Tensor, example_seed: Tensor) -> Any:
-                copies = num_samples if self._is_tiled else 1
-                stream = random.Stream(seed, example_seed, generators)
-                with random.drawn_from(stream):
+            def draw(held: list[Tensor], stream: random.Stream, copies: int) -> Any:
+                with passes.changed(stream=stream):
                     outputs = program.run(held, copies)
-                self._outputs = keras.tree.map_structure(lambda _: None, outputs)
+                self.outputs = keras.tree.map_structure(lambda _: None, outputs)
                 return _flatten(outputs)
+
+            def draw_rows(rows: list[Tensor], *_: Any) -> Any:
+                *held, seeds = rows
+                outputs = row_seeds.draws_by_row(
+                    draw, held, seeds, num_samples, self._is_tiled
+                )
+                return summaries_of(outputs, kinds, parts, level, seeds), []
 
             def draw_block(
                 held: list[Tensor], seed: Tensor, block: Tensor, states: list[Tensor]
@@ -191,19 +236,23 @@ class Sampler:
                 shared, own = random.fold_in(seed, 0), random.fold_in(seed, 1)
                 own = random.fold_in(own, block)
                 if self._is_tiled:
-                    outputs = draw(held, shared, own)
+                    outputs = draw(held, random.Stream(shared, own), num_samples)
                     outputs = [split(output, num_samples) for output in outputs]
                 else:
                     outputs, states = _draw_one_by_one(
                         draw, held, shared, own, _States(model, states, num_samples)
                     )
-                return summaries_of(outputs, kinds, parts), states
+                return summaries_of(outputs, kinds, parts, level), states
 
+            if self._by_row:
+                held = [*held, row_seeds.hashed(seed)]
+                seed = tf.zeros([2], tf.int32)
             # A function of its own, whose outputs are known before it is called.
             specs = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in held]
             if self.fixed_rows is not None:
                 specs = [tf.TensorSpec(t.shape, t.dtype) for t in held]
-            traced = tf.function(draw_block, autograph=False).get_concrete_function(
+            draws = draw_rows if self._by_row else draw_block
+            traced = tf.function(draws, autograph=False).get_concrete_function(
                 specs,
                 tf.TensorSpec([2], tf.int32),
                 tf.TensorSpec([], tf.int32),
@@ -214,7 +263,7 @@ class Sampler:
             size = self.block_size(num_samples)
             if size is None:
                 return traced(held, seed, first_block, states)
-            if self._has_unknown_noise:
+            if self._has_unknown_noise and not self._by_row:
                 held = whole_blocks(held, size)
             summaries = over_blocks(
                 lambda block, index: traced(block, seed, first_block + index, [])[0],
@@ -225,77 +274,32 @@ class Sampler:
             return summaries, []
 
 
+def _estimator_by_row(estimator_of: Callable | None, layer: Any) -> Any:
+    estimator = layer.estimator if estimator_of is None else estimator_of(layer)
+    return row_seeds.with_a_kernel_per_row(layer, estimator)
+
+
 def sampler_of(
-    model: keras.Model, name: str = "", estimator_of: EstimatorOf | None = None
+    model: keras.Model, what: passes.Pass = AS_IT_IS, by_row: bool = False
 ) -> Sampler:
     """Returns the sampler of a model, the same one every time.
 
     Args:
         model: A model that has been built.
-        name: What `estimator_of` is called, as it is the same in every call.
-        estimator_of: As in `Sampler`.
+        what: As in `Sampler`; another one is another sampler.
+        by_row: As in `Sampler`.
     """
-    with while_changed:
-        samplers = _samplers.setdefault(model, {})
-        # A model that was changed since is traced again.
-        if name not in samplers or not samplers[name].is_up_to_date():
-            samplers[name] = Sampler(model, estimator_of)
-        return samplers[name]
+    samplers = _samplers.setdefault(model, {})
+    sampler = samplers.get((what, by_row))
+    # A model that was changed since is traced again.
+    if sampler is None or not sampler.is_up_to_date():
+        sampler = samplers[what, by_row] = Sampler(model, what, by_row)
+    return sampler
 
 
-_samplers: weakref.WeakKeyDictionary[keras.Model, dict[str, Sampler]] = (
+_samplers: weakref.WeakKeyDictionary[keras.Model, dict[Any, Sampler]] = (
     weakref.WeakKeyDictionary()
 )
-
-
-class _Structure:
-    """The structure of batches, some inputs of which may be left out.
-
-    Args:
-        x: A batch.
-    """
-
-    def __init__(self, x: Any):
-        self._is_there = keras.tree.map_structure(lambda rows: rows is not None, x)
-        self.key = repr(self._is_there)
-
-    def pack(self, tensors: list[Tensor]) -> Any:
-        """Returns the tensors of a batch in its structure."""
-        rest = iter(tensors)
-        return keras.tree.map_structure(
-            lambda is_there: next(rest) if is_there else None, self._is_there
-        )
-
-
-def tensors(x: Any) -> list[Tensor]:
-    """Returns what there is of a batch as tensors, as functions are traced for."""
-    return [as_tensor(rows) for rows in _flatten(x) if rows is not None]
-
-
-def _specs(model: Any, x: Any, count: int | None) -> list[Any]:
-    """Returns what batches like `x` are, whatever their number of rows."""
-    graph = functional_graph(model)
-    flat = _flatten(x)
-    symbols = [None] * len(flat)
-    if graph is not None and len(graph.inputs) == len(flat):
-        symbols = graph.inputs
-    return [
-        spec_of(rows, count, _shape(rows, symbol))
-        for rows, symbol in zip(flat, symbols, strict=True)
-        if rows is not None
-    ]
-
-
-def _shape(rows: Any, symbol: Any) -> list[int | None]:
-    """Returns the shape of a row, with `None` where the model takes any size."""
-    shape = list(rows.shape[1:])
-    if symbol is None or len(symbol.shape) != len(shape) + 1:
-        return shape
-    # An axis of any length, such as time, is one in the trace too.
-    return [
-        None if known is None else size
-        for known, size in zip(symbol.shape[1:], shape, strict=True)
-    ]
 
 
 def _key(specs: list[Any]) -> Any:
@@ -334,18 +338,20 @@ def _draw_one_by_one(
 ) -> Any:
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in held]
     pair = tf.TensorSpec([2], tf.int32)
-    draw = tf.function(draw, autograph=False).get_concrete_function(specs, pair, pair)
+    traced = tf.function(
+        lambda held, *seeds: draw(held, random.Stream(*seeds), 1), autograph=False
+    ).get_concrete_function(specs, pair, pair)
 
     def one(number: Tensor) -> Any:
         states.put(number)
-        outputs = draw(
+        outputs = traced(
             held, random.fold_in(seed, number), random.fold_in(example_seed, number)
         )
         return outputs, states.take()
 
     signature = tf.nest.map_structure(
         lambda t: tf.TensorSpec(t.shape, t.dtype),
-        (draw.structured_outputs, states.take()),
+        (traced.structured_outputs, states.take()),
     )
     draws, after = tf.map_fn(
         one,

@@ -1,6 +1,5 @@
-"""Ensembles for TensorFlow Serving: exports, and what checks them."""
+"""Ensembles for TensorFlow Serving: exports, and the checks of an export."""
 
 from tfvn.serving.export import export_ensemble
-from tfvn.serving.loader import LoadedModel
 
-__all__ = ["LoadedModel", "export_ensemble"]
+__all__ = ["export_ensemble"]

@@ -3,14 +3,17 @@
 import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import keras
+import tensorflow as tf
+import tensorflow_probability as tfp
 
-from tfvn.installed import version
 from tfvn.layers.inside import stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.prediction.kinds import name_of
+from tfvn.prediction.row_seeds import with_a_kernel_per_row
 
 # Where a SavedModel keeps files that are no part of its graph.
 FOLDER = "assets.extra"
@@ -18,7 +21,12 @@ FACTS = "ensemble.json"
 CARD = "README.md"
 LABELS = "labels.txt"
 
-_LIBRARIES = ("tfvn", "tensorflow", "keras", "tensorflow-probability")
+_VERSIONS = {
+    "tfvn": version("tfvn"),
+    "tensorflow": tf.__version__,
+    "keras": keras.__version__,
+    "tensorflow-probability": tfp.__version__,
+}
 
 _SIGNATURES = {
     "serving_default": "mean, spread and entropies of {num_samples} fresh draws",
@@ -49,6 +57,11 @@ _DISTRIBUTION = """
 draws disagree on, `epistemic_std`. `samples` are targets, one for each draw of the weights.
 """
 
+_DRAWN_BY = """
+Each row has weights of its own, so that layers {layers} draw their outputs (`local`) in place
+of a kernel for each row (`weights` or `flipout`), which is equal in law.
+"""
+
 _INTERVAL = """
 A target lies between `lower` and `upper` with probability {interval}.
 """
@@ -76,6 +89,7 @@ def write(
         interval: The probability of the interval that is served, if there is one.
     """
     signatures = list(signatures)
+    layers = _served_layers(model)
     names = [name_of(kind) for kind in kinds]
     facts = {
         "model": model.name,
@@ -85,8 +99,8 @@ def write(
         "signatures": signatures,
         "labels": labels,
         "parameters": model.count_params(),
-        "layers": describe_layers(model),
-        "versions": {name: version(name) for name in _LIBRARIES},
+        "layers": layers,
+        "versions": _VERSIONS,
     }
     (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
     rows = [
@@ -97,7 +111,7 @@ def write(
         name=model.name,
         num_samples=num_samples,
         parameters=model.count_params(),
-        tfvn=version("tfvn"),
+        tfvn=_VERSIONS["tfvn"],
         outputs=", ".join(names),
         signatures="\n".join(rows),
     )
@@ -107,6 +121,9 @@ def write(
         text += _INTERVAL.format(interval=interval)
     if "mean" not in signatures:
         text += _NO_MEAN
+    swapped = [x["name"] for x in layers if x["drawn_by"] != x["estimator"]]
+    if swapped:
+        text += _DRAWN_BY.format(layers=", ".join(f"`{name}`" for name in swapped))
     (folder / CARD).write_text(text, "utf-8")
     # Those of several outputs are in the facts only, by name.
     if labels is not None and not isinstance(labels, Mapping):
@@ -117,6 +134,16 @@ def read(export: pathlib.Path) -> dict[str, Any]:
     """Returns the facts of an export; none for a SavedModel of another origin."""
     path = export / FOLDER / FACTS
     return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+
+def _served_layers(model: keras.Model) -> list[dict[str, Any]]:
+    """Returns what the layers are made of, and the estimator that the export draws by."""
+    return [
+        {**row, "drawn_by": with_a_kernel_per_row(layer, layer.estimator).alias}
+        for row, layer in zip(
+            describe_layers(model), stochastic_layers(model), strict=True
+        )
+    ]
 
 
 def describe_layers(model: keras.Model) -> list[dict[str, Any]]:

@@ -11,11 +11,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn import estimators
-from tfvn.layers.inside import replaced_estimators, stochastic_layers
+from tfvn.layers.inside import functional_graph, stochastic_layers
+from tfvn.prediction.ensemble import MEAN_WEIGHTS
 from tfvn.prediction.outputs import summaries_of
-from tfvn.prediction.program import functional_graph
-from tfvn.serving.rows import RowSampler
+from tfvn.prediction.sampler import Sampler
 
 Tensor = Any
 
@@ -76,7 +75,8 @@ class Endpoints:
     ):
         self._model, self._kinds = model, kinds
         self._structure, self.specs = _inputs(model, input_signature)
-        self._sampler = RowSampler(model, num_samples, kinds, level)
+        self._num_samples, self._level = num_samples, level
+        self._sampler = Sampler(model, by_row=True)
         if not self._sampler.draws:
             raise ValueError(
                 "Argument `model` must have a layer that draws noise: a stochastic layer, "
@@ -106,16 +106,14 @@ class Endpoints:
         self, tensors: dict[str, Tensor], parts: tuple[str, ...]
     ) -> dict[str, Tensor]:
         inputs, seeds = self._checked(tensors), tensors[SEED]
-        outputs, summaries = self._sampler(inputs, seeds, parts)
-        return _named(self._model, outputs, summaries)
+        summaries, _ = self._sampler.summarize(
+            inputs, seeds, 0, [], self._num_samples, self._kinds, parts, self._level
+        )
+        return _named(self._model, self._sampler.outputs, summaries)
 
     def _mean(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        def without_noise(layer: Any) -> estimators.Estimator:
-            return estimators.MeanWeights()
-
-        with replaced_estimators(self._model, without_noise):
-            outputs = self._model(self._checked(tensors), training=False)
-        self._model._clear_losses()  # noqa: SLF001
+        sampler = Sampler(self._model, MEAN_WEIGHTS)
+        outputs = sampler.call_model(self._checked(tensors))
         draws = [output[:, None] for output in keras.tree.flatten(outputs)]
         summaries = summaries_of(
             draws, self._kinds, ("mean", "aleatoric_std", "entropy")

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -50,7 +51,8 @@ def export_ensemble(
     - `samples`: the draws themselves, on axis 1. For outputs that are parameters of a
       distribution, a target drawn from the distribution of each draw.
     - `seeded`: as `serving_default`, for two integers `seed` in each row. The same seed
-      and inputs get the same answer, within 1e-5, whatever else is in the batch.
+      and inputs get the same answer, within 1e-5, whatever else is in the batch, and so
+      does `tfvn.ensemble_predict` with these seeds.
     - `mean`: `mean` and `entropy`, or `mean` and `aleatoric_std`, of a pass without
       noise, by the means of all weights. Left out for models with a variance layer, which would guess.
 
@@ -117,14 +119,14 @@ def export_ensemble(
     endpoints = Endpoints(model, num_samples, kinds, input_signature, interval)
     requests = _requests(endpoints, example)
     labels = checked_labels(labels, kinds, endpoints.draws)
-    with versions.publishing(base, version) as draft:
-        _write(draft.folder, model, endpoints)
-        extra = draft.folder / card.FOLDER
+    with versions.draft(base) as folder:
+        _write(folder, model, endpoints)
+        extra = folder / card.FOLDER
         extra.mkdir()
         card.write(extra, model, num_samples, kinds, requests, labels, interval)
         warmup.write(extra, base.resolve().name, requests)
-        _try(draft.folder, requests, num_samples)
-        return draft.publish()
+        _try(folder, requests, num_samples)
+        return versions.publish(folder, base, version)
 
 
 def _check(model: Any) -> None:
@@ -142,6 +144,12 @@ def _check(model: Any) -> None:
             "keeps no states from one request to the next; build the model again with "
             "`stateful=False` and load its weights. "
             f"Received: model={model.name!r} with stateful layers {stateful}"
+        )
+    if tf.distribute.has_strategy():
+        raise RuntimeError(
+            "A model must be exported outside of `strategy.scope()`, in which it could not "
+            "be loaded and tried; leave the scope first. "
+            f"Received: scope of {type(tf.distribute.get_strategy()).__name__}"
         )
     try:
         # The operation from which each row of an answer gets its seed.
@@ -184,17 +192,15 @@ def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndar
             for spec in specs.values()
         ]
     else:
-        leaves = keras.tree.flatten(example)
-        if len(leaves) != len(specs):
-            raise ValueError(
-                f"Argument `example` must have an array for each of {list(specs)}. "
-                f"Received: example with {len(leaves)} arrays"
-            )
         values = [
-            to_array(leaf, spec, f"Argument `example` for input `{name}`")
-            for leaf, (name, spec) in zip(leaves, specs.items(), strict=True)
+            to_array(value, spec, f"Argument `example` for input `{name}`")
+            for value, (name, spec) in zip(
+                _leaves(example, list(specs)), specs.items(), strict=True
+            )
         ]
-        if len({value.shape[:1] for value in values}) > 1 or not values[0].size:
+        if len({value.shape[:1] for value in values}) > 1 or not all(
+            value.ndim and value.size for value in values
+        ):
             raise ValueError(
                 "Argument `example` must have rows, as many in all inputs. Received: "
                 f"example of shapes {[value.shape for value in values]}"
@@ -205,6 +211,23 @@ def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndar
         name: {key: seed if key == SEED else inputs[key] for key in wanted}
         for name, (_, wanted) in endpoints.functions.items()
     }
+
+
+def _leaves(example: Any, names: list[str]) -> list[Any]:
+    """Returns what an example has for each input."""
+    leaves = keras.tree.flatten(example)
+    if len(names) == 1 and (len(leaves) != 1 or not np.ndim(leaves[0])):
+        # Rows as lists of numbers or texts.
+        return [example]
+    is_flat = isinstance(example, Mapping) and len(example) == len(leaves)
+    if is_flat and len(names) > 1:
+        leaves = [example[name] for name in names if name in example]
+    if len(leaves) != len(names):
+        raise ValueError(
+            f"Argument `example` must have an array for each of {names}. "
+            f"Received: example with {list(example) if is_flat else len(leaves)}"
+        )
+    return leaves
 
 
 def _write(folder: pathlib.Path, model: keras.Model, endpoints: Endpoints) -> None:
@@ -241,10 +264,19 @@ def _try(
         try:
             answer = served(rows, signature)
         except tf.errors.OpError as error:
+            if (why := reason(error)).startswith("Answer"):
+                raise ValueError(
+                    "The answers of an export must be finite in float32; expected "
+                    "`example` to be rows that the model can answer (without `example` "
+                    "it is tried with zeros). If such rows fail too, train the model "
+                    "further: the spread of a log-normal target, for one, is infinite "
+                    "where that of its logarithm is above 9. "
+                    f"Received: {why} for signature {signature!r}"
+                ) from error
             raise ValueError(
                 "The export does not answer for the rows that it is tried with; expected "
                 "`example` to be rows that the model can take. Received: "
-                f"{reason(error)} for signature {signature!r}"
+                f"{why} for signature {signature!r}"
             ) from error
         count = len(next(iter(rows.values())))
         _check_shapes(

@@ -1,7 +1,7 @@
 """SavedModels by TensorFlow's Python loader: what they say of themselves, and answers.
 
-The loader that TensorFlow Serving uses is another one, written in C++. What it does
-differently (it does not look at shapes) is tested with the protocol fixture.
+The loader that TensorFlow Serving uses is another one, written in C++, which does not look
+at the shapes of inputs. The tests load exports by that one as well.
 """
 
 import dataclasses

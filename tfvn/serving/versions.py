@@ -45,10 +45,26 @@ def place(path: str | os.PathLike) -> pathlib.Path:
             f"finished version there. Received: path={text!r}"
         )
     base = pathlib.Path(text).expanduser()
-    if base.exists() and not base.is_dir():
+    name = base.resolve().name
+    if name.isdecimal():
+        raise ValueError(
+            "Argument `path` must be the directory of a model, in which versions have "
+            "numbers, and not that of a version; pass `version=` for that. "
+            f"Received: path={text!r}, whose name is the number {name}"
+        )
+    # The first that is there, in which the others would be made.
+    there = base
+    while not os.path.lexists(there):
+        there = there.parent
+    if not there.is_dir():
         raise NotADirectoryError(
             "Argument `path` must be a directory, or one that can be made. "
-            f"Received: path={text!r}, which is a file"
+            f"Received: path={text!r}, where {str(there)!r} is no directory"
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(
+            "Argument `path` must be a directory that this process may write to. "
+            f"Received: path={text!r}, where {str(there)!r} is read-only"
         )
     return base
 
@@ -62,8 +78,7 @@ def find(base: pathlib.Path) -> dict[int, pathlib.Path]:
         for path in base.iterdir()
         if path.name.isascii()
         and path.name.isdigit()
-        # What is larger is no version to a server. (Python refuses very long ones.)
-        and len(path.name) <= 100
+        # What is larger is no version to a server.
         and int(path.name) <= _LARGEST
     }
     return dict(sorted(found.items()))
@@ -83,56 +98,48 @@ def resolve(path: pathlib.Path) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def publishing(base: pathlib.Path, version: int | None) -> Iterator["Draft"]:
-    """Gives a place to write a version to, out of the server's sight.
+def draft(base: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Gives a directory to write a version to, out of the server's sight.
 
-    Within the context, `publish` moves what was written to where the server looks for
-    it. What has not been published when the context is left is deleted. A process that
-    is killed may leave a directory whose name begins with `.export-`: no server looks at
-    it, and it can be deleted.
+    What has not been published when the context is left is deleted. A process that is
+    killed may leave a directory whose name begins with `.export-`: no server looks at it,
+    and it can be deleted.
 
     Args:
         base: The directory of the model.
-        version: A number; `None` is the next one.
     """
-    check(base, version)
     base.mkdir(parents=True, exist_ok=True)
     folder = base / f".export-{uuid.uuid4().hex}"
     folder.mkdir()
     try:
-        yield Draft(base, version, folder)
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Draft:
-    """A version that is being written.
+def publish(
+    folder: pathlib.Path, base: pathlib.Path, version: int | None
+) -> pathlib.Path:
+    """Moves a draft to where the server looks for it, at once, and returns that.
 
     Args:
+        folder: The draft.
         base: The directory of the model.
-        version: Its number; `None` is the next one when it is published.
-        folder: Where to write it.
+        version: Its number; `None` is the next one.
     """
-
-    def __init__(self, base: pathlib.Path, version: int | None, folder: pathlib.Path):
-        self._base, self._version, self.folder = base, version, folder
-
-    def publish(self) -> pathlib.Path:
-        """Moves the version to its place, at once, and returns that."""
-        while True:
-            number = self._version or max(find(self._base), default=0) + 1
-            _check_number(number)
-            target = self._base / str(number)
-            if not target.exists():
-                # It fails on a version that another process published just now.
-                try:
-                    os.rename(self.folder, target)  # noqa: PTH104
-                except OSError as error:
-                    if error.errno not in _TAKEN:
-                        raise
-                else:
-                    return target
-            check(self._base, self._version)
+    while True:
+        check(base, version)
+        number = max(find(base), default=0) + 1 if version is None else version
+        _check_number(number)
+        target = base / str(number)
+        try:
+            os.rename(folder, target)  # noqa: PTH104
+        except OSError as error:
+            # Another process published this number just now.
+            if error.errno not in _TAKEN:
+                raise
+        else:
+            return target
 
 
 def check(base: pathlib.Path, version: int | None) -> None:

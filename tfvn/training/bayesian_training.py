@@ -1,8 +1,7 @@
 """What a Keras model needs in order to be trained on the evidence lower bound."""
 
 import contextlib
-import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -15,10 +14,10 @@ from keras.src.trainers.data_adapters.array_slicing import (
 
 from tfvn import passes
 from tfvn.layers.inside import weighted_layers
-from tfvn.layers.weighted_kl import UNKNOWN_SIZE
 from tfvn.training import elbo, schedules, train_size
+from tfvn.training.bound_loss import BoundLoss
 from tfvn.training.callbacks.steps import interrupt
-from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
+from tfvn.training.draws import LogMeanExpLoss
 from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import as_metrics_see
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
@@ -31,7 +30,7 @@ KL_GRADIENTS = ("total", "path")
 SAMPLE_REDUCTIONS = ("mean", "log_mean_exp")
 
 
-class BayesianTraining(keras.Model):
+class BayesianTraining(BoundLoss):
     """A Keras model that is trained on the evidence lower bound.
 
     The loss is the mean negative log-likelihood of an example, plus the KL of all
@@ -178,7 +177,7 @@ class BayesianTraining(keras.Model):
         callbacks: Any = None,
         validation_split: float = 0.0,
         validation_data: Any = None,
-        shuffle: bool = True,
+        shuffle: bool | str = True,
         class_weight: Any = None,
         sample_weight: Any = None,
         initial_epoch: int = 0,
@@ -212,6 +211,7 @@ class BayesianTraining(keras.Model):
             x = backups[0].data_order.batches(arrays, batch_size)
             y = sample_weight = batch_size = None
             are_arrays = False
+        is_shuffled = are_arrays or train_size.is_finite_py_dataset(x)
         try:
             return super().fit(
                 x,
@@ -222,7 +222,7 @@ class BayesianTraining(keras.Model):
                 callbacks,
                 validation_data=validation_data,
                 # Keras warns that it does not shuffle the others.
-                shuffle=shuffle and (are_arrays or train_size.is_finite_py_dataset(x)),
+                shuffle=shuffle if is_shuffled else False,
                 class_weight=class_weight,
                 sample_weight=sample_weight,
                 initial_epoch=initial_epoch,
@@ -238,11 +238,20 @@ class BayesianTraining(keras.Model):
 
     def make_train_function(self, force: bool = False) -> None:
         if self.train_function is None or force:
-            self.train_function = self._make_function(self.run_train_step)
+            self.train_function = self._make_function(self._known(self.run_train_step))
 
     def make_test_function(self, force: bool = False) -> None:
         if self.test_function is None or force:
-            self.test_function = self._make_function(self.run_test_step)
+            self.test_function = self._make_function(self._known(self.run_test_step))
+
+    def _known(self, step: Callable) -> Callable:
+        """Returns a step whose noise need not find out whether XLA compiles it."""
+
+        def known(data: Any) -> dict[str, Tensor]:
+            with passes.changed(is_compiled=bool(self.jit_compile)):
+                return step(data)
+
+        return known
 
     def run_train_step(self, data: Any) -> dict[str, Tensor]:
         """Runs a `train_step` as `fit` does: the KL weighted, the batch counted.
@@ -281,6 +290,7 @@ class BayesianTraining(keras.Model):
         weight = self._elbo.weight(training)
         step = passes.Pass(
             owner=self,
+            is_compiled=passes.current().is_compiled,
             kl_weight=weight,
             kl_factor=self._elbo.factor(weight),
             kl_gradient=self._kl_gradient,
@@ -290,10 +300,9 @@ class BayesianTraining(keras.Model):
 
     def train_step(self, data: Any) -> dict[str, Tensor]:
         is_own = passes.current().owner is not self
-        with self._pass(training=True) as step:
-            drawing = dataclasses.replace(step, num_samples=self._num_samples)
-            with passes.entered(drawing):
-                logs = super().train_step(data)
+        count = self._num_samples
+        with self._pass(training=True), passes.changed(num_samples=count):
+            logs = super().train_step(data)
         if is_own:
             self.training_state.count_batch()  # nobody else does, outside of `fit`
         return logs
@@ -302,103 +311,8 @@ class BayesianTraining(keras.Model):
         with self._pass(training=False):
             return super().test_step(data)
 
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Tensor:
-        step = passes.current()
-        if step.owner is not self:
-            return self._loss_of_a_loop(y, y_pred, sample_weight, training)
-        draws = [of_last_pass(self, y_pred)]
-        step.record.is_tracked = True
-        if training and step.num_samples > 1:
-            if x is None:
-                raise ValueError(
-                    "Further draws of the noise need the inputs; expected "
-                    "`compute_loss(x, y, y_pred)` with `num_samples` above 1. Received: "
-                    f"x=None and num_samples={step.num_samples}"
-                )
-            draws += draw(self, x, step.num_samples - 1)
-            step.record.draws = len(draws)
-        nll = self._negative_log_likelihood(y, draws, sample_weight)
-        # Each replica has its part of the examples, but all of the weights.
-        replicas = self.distribute_strategy.num_replicas_in_sync
-        self._elbo.tracker.update_state(
-            tf.stack(
-                [
-                    tf.reduce_mean(nll) * replicas,
-                    _mean([drawn.kl for drawn in draws]),
-                    step.kl_weight,
-                ]
-            ),
-            sample_weight=1 if x is None else rows_of(x),
-        )
-        return nll + _mean([drawn.loss for drawn in draws]) / replicas
-
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Tensor]:
         y, y_pred = as_metrics_see(self, y, y_pred)
         return super().compute_metrics(x, y, y_pred, sample_weight)
-
-    def _loss_of_a_loop(
-        self, y: Any, y_pred: Any, sample_weight: Any, training: bool
-    ) -> Tensor:
-        """Returns the loss in a training loop of the user's own, outside of `fit`.
-
-        The layers, which did not know whose step it is, have left the model's weight to
-        this method, unless the loop is in the step of another model.
-        """
-        if training and self._num_samples > 1:
-            raise ValueError(
-                "Only `fit` averages over several draws of the noise; expected "
-                "`num_samples=1` in a training loop of your own. "
-                f"Received: num_samples={self._num_samples}"
-            )
-        drawn = Draw(y_pred, tf.zeros(()), tf.zeros(()))
-        nll = self._negative_log_likelihood(y, [drawn], sample_weight)
-        kls: list[Any] = []
-        if passes.current().owner is None:
-            kls = [layer.added_kl() for layer in weighted_layers(self)]
-        losses = [tf.zeros(())]
-        for loss in self.losses:
-            is_kl = any(loss is kl for kl in kls)
-            losses.append(loss * self._factor_in_a_loop(training) if is_kl else loss)
-        replicas = self.distribute_strategy.num_replicas_in_sync
-        return nll + tf.add_n([tf.cast(x, tf.float32) for x in losses]) / replicas
-
-    def _factor_in_a_loop(self, training: bool) -> Tensor:
-        schedule = self._elbo.schedule
-        if training and not isinstance(schedule, schedules.Constant):
-            raise ValueError(
-                "A schedule of the KL counts the batches of `fit`, and would stand still "
-                "in a training loop of your own; call `model.run_train_step((x, y))` for "
-                "each batch, or compile with a number. "
-                f"Received: kl_schedule={type(schedule).__name__}"
-            )
-        factor = self._elbo.factor(self._elbo.weight(training))
-        if factor is None:
-            raise ValueError(UNKNOWN_SIZE)
-        return factor
-
-    def _negative_log_likelihood(
-        self, y: Any, draws: list[Draw], sample_weight: Any
-    ) -> Tensor:
-        if self._compile_loss is None:
-            return tf.zeros(())
-        outputs = [drawn.y_pred for drawn in draws]
-        # Also counted where each output's loss is logged.
-        losses = [self._compile_loss(y, y_pred, sample_weight) for y_pred in outputs]
-        if losses[0] is None:
-            return tf.zeros(())
-        if self._log_mean_exp is not None and len(draws) > 1:
-            return tf.cast(self._log_mean_exp(y, outputs, sample_weight), tf.float32)
-        return _mean([tf.cast(loss, tf.float32) for loss in losses])
-
-
-def _mean(values: list[Tensor]) -> Tensor:
-    return values[0] if len(values) == 1 else tf.add_n(values) / len(values)

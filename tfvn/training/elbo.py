@@ -116,8 +116,9 @@ class ELBOTracker(keras.metrics.Metric):
     def __init__(self, size: keras.Variable, name: str = "elbo"):
         super().__init__(name=name)
         self._size = [size]  # in a list of another's, so that it is not reset
-        self.sums = self.add_variable(shape=(3,), initializer="zeros", name="sums")
-        self.count = self.add_variable(shape=(), initializer="zeros", name="count")
+        # Of the type of the size, whatever `keras.config.floatx` is.
+        self.sums = self.add_variable((3,), "zeros", dtype=size.dtype, name="sums")
+        self.count = self.add_variable((), "zeros", dtype=size.dtype, name="count")
 
     def update_state(self, values: Tensor, sample_weight: Tensor) -> None:
         """Adds the `nll`, `kl` and `kl_weight` of a batch.

@@ -9,6 +9,8 @@ from keras.optimizers.schedules import LearningRateSchedule
 
 from tfvn.validation import check_choice, check_count, check_number
 
+__all__ = ["Cyclical", "WarmUp"]
+
 Tensor = Any
 
 MODES = ("triangular", "triangular2", "exponential")

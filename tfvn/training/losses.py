@@ -7,6 +7,15 @@ import tensorflow as tf
 
 from tfvn import likelihoods
 
+__all__ = [
+    "GaussianNLL",
+    "LaplaceNLL",
+    "LogNormalNLL",
+    "NegativeLogLikelihood",
+    "PoissonNLL",
+    "StudentTNLL",
+]
+
 Tensor = Any
 
 

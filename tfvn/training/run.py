@@ -83,7 +83,8 @@ def with_own_callbacks(
 ) -> tuple[Any, list[BackupAndRestore]]:
     """Returns the callbacks of a run with those that a `tfvn.Model` adds.
 
-    Backups come last: what other callbacks do at the end of an epoch is part of the epoch,
+    The rates are logged first, before other callbacks lower them for the next epoch, so that
+    they are those that the epoch was trained with. Backups come last: what other callbacks do at the end of an epoch is part of the epoch,
     and what they do when training begins would undo what is restored.
 
     Args:
@@ -103,7 +104,7 @@ def with_own_callbacks(
         backup.others = others
     for callback in others:
         _set_mode(callback)
-    ordered = [*others, run, *backups]
+    ordered = [run, *others, *backups]
     if not is_list:
         return ordered, backups
     run.set_model(model)

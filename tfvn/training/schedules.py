@@ -16,6 +16,15 @@ import tensorflow as tf
 
 from tfvn.validation import as_number, check_count, check_number
 
+__all__ = [
+    "Constant",
+    "CyclicalAnnealing",
+    "KLSchedule",
+    "LinearAnnealing",
+    "MinibatchReweighting",
+    "get",
+]
+
 Tensor = Any
 
 

@@ -15,6 +15,13 @@ ADVICE = "pass the number of training examples to `compile(train_size=...)`"
 # A data set of few batches is read through, because there a batch of another size matters.
 _FEW_BATCHES = 16
 
+# What `tf.data` calls the steps that put examples into batches, and others that leave out no
+# example and add none that is new.
+_BATCHING = frozenset(["Batch", "ParallelBatch", "PaddedBatch"])
+_KEEPING = frozenset(
+    ["Map", "ParallelMap", "Prefetch", "Shuffle", "Cache", "Options", "Repeat"]
+)
+
 
 class TrainingData(NamedTuple):
     """What `fit` trains on.
@@ -39,10 +46,12 @@ def measure(
 ) -> TrainingData:
     """Returns the size of the data that `fit` was given.
 
-    Exact for arrays, and for data sets of few batches. Of a `keras.utils.PyDataset` of many,
-    the first and the last batch are looked at; a `tf.data.Dataset` of many counts as if all
-    batches were as large as the first. Data without an end, and generators, are taken to
-    have as many examples as an epoch of `steps_per_epoch` batches.
+    Exact for arrays, for data sets that put a known number of examples into batches, and for
+    those of few batches. Of a `keras.utils.PyDataset` of many, the first and the last batch
+    are looked at; any other `tf.data.Dataset` of many counts as if all batches were as large
+    as the first. What `tf.data.Dataset.repeat` repeats counts once. Other data without an
+    end, and generators, are taken to have as many examples as an epoch of `steps_per_epoch`
+    batches.
 
     Args:
         x: The `x` of `fit`.
@@ -52,8 +61,8 @@ def measure(
     if isinstance(x, types.GeneratorType):
         return _of_generator(x, steps_per_epoch)
     if isinstance(x, tf.data.Dataset):
-        batches, size = _of_dataset(x)
-    elif isinstance(x, keras.utils.PyDataset):
+        return _of_dataset(x, steps_per_epoch)
+    if isinstance(x, keras.utils.PyDataset):
         batches, size = _of_py_dataset(x)
     elif hasattr(x, "element_spec") or not _is_array_like(x):
         batches, size = _of_loader(x)
@@ -118,21 +127,84 @@ def _of_generator(x: Any, steps: int | None) -> TrainingData:
     return TrainingData(batches, size, steps)
 
 
+def _of_dataset(x: tf.data.Dataset, steps: int | None) -> TrainingData:
+    cardinality = int(x.cardinality())
+    steps = steps or (cardinality if cardinality >= 0 else None)
+    if steps is None:
+        return TrainingData(x, None, None)
+    source, batchings, is_repeated = _source(x)
+    count, repeats_within = int(source.cardinality()), _repeats(source)
+    is_clear = not repeats_within and not (batchings and _batches(source))
+    if is_clear and count >= 0 and batchings == 1:
+        # By the data set's own account. Nothing is read: a seeded shuffle has another order
+        # whenever it is begun, and should have the first one in training.
+        return TrainingData(x, count, steps)
+    if is_clear and count >= 0 and batchings == 0 and is_repeated:
+        return TrainingData(x, _read(source), steps)
+    if cardinality == tf.data.INFINITE_CARDINALITY:
+        return TrainingData(x, steps * _first_length(x), steps)
+    if is_repeated or repeats_within:
+        return TrainingData(x, None, steps)
+    size = _read(x) if cardinality >= 0 else steps * _first_length(x)
+    return TrainingData(x, size, steps)
+
+
+def _read(x: tf.data.Dataset) -> int:
+    """Returns the number of examples in the batches of a data set of known length."""
+    batches = int(x.cardinality())
+    if _batch_size_of_spec(x.element_spec) is None and batches <= _FEW_BATCHES:
+        return sum(_length(element) for element in x)
+    return batches * _first_length(x)
+
+
+def _first_length(x: tf.data.Dataset) -> int:
+    size = _batch_size_of_spec(x.element_spec)
+    if size is not None:
+        return size
+    return next((_length(element) for element in x.take(1)), 0)
+
+
+def _source(x: tf.data.Dataset) -> tuple[tf.data.Dataset, int, bool]:
+    """Returns what a data set is made of, by steps that keep all examples.
+
+    Returns:
+        The data set that these steps begin with, how often they put its elements into
+        batches, and whether they repeat it.
+    """
+    batchings, is_repeated = 0, False
+    while (kind := _kind(x)) in _BATCHING | _KEEPING:
+        batchings += kind in _BATCHING
+        is_repeated |= kind == "Repeat"
+        (x,) = _inputs(x)
+    return x, batchings, is_repeated
+
+
+def _repeats(x: tf.data.Dataset) -> bool:
+    """Whether an example may come more than once, because something is repeated."""
+    # What is zipped with something that is not repeated makes new pairs.
+    among = all if _kind(x) == "Zip" else any
+    return _kind(x) == "Repeat" or (
+        bool(_inputs(x)) and among(map(_repeats, _inputs(x)))
+    )
+
+
+def _batches(x: tf.data.Dataset) -> bool:
+    """Whether anything is put into batches in a data set."""
+    return _kind(x) in _BATCHING or any(map(_batches, _inputs(x)))
+
+
+def _kind(x: tf.data.Dataset) -> str:
+    return type(x).__name__.lstrip("_").removesuffix("Dataset")
+
+
+def _inputs(x: tf.data.Dataset) -> list[tf.data.Dataset]:
+    # The public way, `tf.raw_ops.DatasetToGraphV2`, copies the data that it is made from.
+    return x._inputs()  # noqa: SLF001
+
+
 # Each of these returns the number of batches, and the number of examples in all of them.
 # Where the first is `None`, because there is no end or it is not known, the second is the
 # size of a batch. Either may be `None`.
-
-
-def _of_dataset(x: tf.data.Dataset) -> tuple[int | None, int | None]:
-    batches = int(x.cardinality())
-    batch = _batch_size_of_spec(x.element_spec)
-    if batch is None and 0 <= batches <= _FEW_BATCHES:
-        return batches, sum(_length(element) for element in x)
-    if batch is None:
-        batch = next((_length(element) for element in x.take(1)), 0)
-        if batch == 0:
-            return 0, 0
-    return (None, batch) if batches < 0 else (batches, batches * batch)
 
 
 def _of_py_dataset(x: keras.utils.PyDataset) -> tuple[int | None, int | None]:

@@ -141,18 +141,6 @@ class TestTwin:
         layer.set_weights(twin.get_weights())
         np.testing.assert_allclose(layer(inputs), twin(inputs), atol=1e-6)
 
-    @pytest.mark.parametrize(
-        "layer_class",
-        [tfvn.NoisyDense, tfvn.NoisyConv2D, tfvn.NoisyLSTM, tfvn.NoisyLSTMCell],
-    )
-    def test_takes_its_arguments(self, layer_class):
-        wanted = harness.twin_arguments(layer_class)
-        taken = inspect.signature(layer_class).parameters
-        assert [name for name in taken if name in wanted] == [*wanted]
-        for name, parameter in wanted.items():
-            assert taken[name].default == parameter.default
-        assert {"noise", "normalize", "prior_scale", "kl_weight", "seed"} <= {*taken}
-
     def test_lstm_passes_arguments_on(self):
         layer = tfvn.NoisyLSTM(
             3,

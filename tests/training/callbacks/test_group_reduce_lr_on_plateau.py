@@ -14,12 +14,35 @@ class TestGroupReduceLROnPlateau:
         """The rates after each epoch, of a run that logs the values."""
         model = make_model()
         epochs = len(next(iter(values.values())))
-        callbacks = [Script(**values), callback]
-        history = model.fit(X, Y, epochs=epochs, callbacks=callbacks, verbose=0).history
+        after = []
+        last = keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda *_: after.append(model.optimizer.learning_rates())
+        )
+        callbacks = [Script(**values), callback, last]
+        model.fit(X, Y, epochs=epochs, callbacks=callbacks, verbose=0)
         return {
-            group: np.round(history[f"learning_rate_{group}"], 7).tolist()
+            group: [round(rates[group], 7) for rates in after]
             for group in ("mean", "scale")
         }
+
+    def test_logs_the_rates_that_an_epoch_was_trained_with(self):
+        """As `keras.callbacks.ReduceLROnPlateau` does, whose twin is run here."""
+        values = {"a_nll": [1.0, 1.0, 0.5, 0.5, 0.5]}
+        twin = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        twin.compile(keras.optimizers.SGD(0.1), "mse")
+        model = make_model()
+        options = {"factor": 0.5, "patience": 1, "mode": "min"}
+        histories = [
+            run.fit(X, Y, epochs=5, callbacks=[Script(**values), cuts], verbose=0)
+            for run, cuts in (
+                (twin, keras.callbacks.ReduceLROnPlateau("a_nll", **options)),
+                (model, GroupReduceLROnPlateau({"mean": "a_nll"}, **options)),
+            )
+        ]
+        expected = histories[0].history["learning_rate"]
+        assert len(set(expected)) > 2
+        rates = histories[1].history["learning_rate_mean"]
+        np.testing.assert_allclose(rates, expected, rtol=1e-6)
 
     def test_each_group_has_its_own_monitor(self):
         rates = self.rates(

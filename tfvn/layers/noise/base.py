@@ -1,10 +1,7 @@
 """What layers with multiplicative noise share."""
 
-import contextlib
-import contextvars
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -14,10 +11,9 @@ import tensorflow as tf
 from keras.src.backend.common.variables import AutocastScope
 from tensorflow_probability import distributions as tfd
 
-from tfvn import random, sampling
+from tfvn import passes, random
 from tfvn.distributions import noise as noise_laws
 from tfvn.distributions import noise_law, serialize
-from tfvn.layers.signatures import ClassSignature, merged_signature
 from tfvn.layers.weighted_kl import WeightedKL, check_kl_weight
 from tfvn.validation import as_number
 
@@ -62,51 +58,6 @@ class NoiseSource:
         return tf.cast(factors, dtype)
 
 
-class Probe(NamedTuple):
-    """Factors that stand where a layer would have drawn noise.
-
-    Attributes:
-        layer: The layer.
-        source: Where it would have drawn from.
-        factors: The centre of the noise.
-        columns: Those columns of the layer's kernel that the noise scales.
-        beside: The noise that scales the same weights too, if there is one.
-    """
-
-    layer: "NoiseLayer"
-    source: NoiseSource
-    factors: Tensor
-    columns: slice
-    beside: NoiseSource | None
-
-
-_probes: contextvars.ContextVar = contextvars.ContextVar("probes", default=None)
-
-
-@contextlib.contextmanager
-def probing(tape: tf.GradientTape) -> Iterator[list[Probe]]:
-    """Makes noise layers use the centre of their noise, as tensors that `tape` watches.
-
-    Yields:
-        A list that fills with a `Probe` for each draw that was not made.
-    """
-    probes: list[Probe] = []
-
-    def probe(
-        layer: NoiseLayer, source: NoiseSource, shape: Any, *scaled: Any
-    ) -> Tensor:
-        factors = tf.fill(shape, tf.cast(source.quiet, layer.compute_dtype))
-        tape.watch(factors)
-        probes.append(Probe(layer, source, factors, *scaled))
-        return factors
-
-    token = _probes.set(probe)
-    try:
-        yield probes
-    finally:
-        _probes.reset(token)
-
-
 class NoiseLayer(keras.Layer):
     """A layer that multiplies something by noise, in training or for an ensemble.
 
@@ -146,18 +97,11 @@ class NoiseLayer(keras.Layer):
         self.seed = seed
         self.seed_generator = random.SeedGenerator(seed)
 
-    def __init_subclass__(cls, **kwargs: Any):
-        super().__init_subclass__(**kwargs)
-        # `help()` and notebooks then show the Keras twin's arguments and ours.
-        cls.__signature__ = ClassSignature(merged_signature(cls))
-
     def factors(
         self,
         shape: Any,
         training: bool | None,
         source: NoiseSource | None = None,
-        columns: slice = slice(None),
-        beside: NoiseSource | None = None,
     ) -> Tensor:
         """Returns noise or, where none is drawn, the number that stands for it.
 
@@ -165,16 +109,15 @@ class NoiseLayer(keras.Layer):
             shape: Shape of the noise.
             training: Whether the layer is being trained.
             source: Where the noise comes from, if not from the layer's `noise`.
-            columns: The columns of the kernel that the noise scales, if not all.
-            beside: The noise that scales the same weights too, in a joint structure.
         """
         source = source or self.source
-        probe = _probes.get()
-        if probe is not None:
-            return probe(self, source, shape, columns, beside)
-        if not (training or sampling.is_drawing()):
+        now = passes.current()
+        if now.noise_of is not None:
+            return now.noise_of(self, source, shape)
+        if not (training or now.draws_noise):
             return source.quiet
-        return source.draw(shape, self.seed_generator.next(), self.compute_dtype)
+        seed = self.seed_generator.next(per_example=self.noise_per_example)
+        return source.draw(shape, seed, self.compute_dtype)
 
     def as_floats(self, inputs: Tensor) -> Tensor:
         """Returns inputs of integers or truth values as numbers that noise can multiply."""

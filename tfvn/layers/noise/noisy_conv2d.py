@@ -5,14 +5,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn import estimators
 from tfvn.distributions import serialize
+from tfvn.estimators.sums import add
 from tfvn.layers.noise.base import (
     NoisyKernelLayer,
     check_structure,
     multiply,
     second_source,
 )
+from tfvn.layers.signatures import given
 
 Tensor = Any
 
@@ -69,12 +70,35 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
 
     def __init__(
         self,
-        *args: Any,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = (1, 1),
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Any = (1, 1),
+        groups: int = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        *,
+        noise: Any = "bernoulli",
         structure: str = "channels",
         filter_noise: Any = None,
+        normalize: bool = True,
+        prior_scale: float | None = None,
+        kl_weight: float | None = None,
+        seed: int | None = None,
         **kwargs: Any,
     ):
-        super().__init__(*args, **kwargs)
+        arguments = given(locals())
+        del arguments["structure"], arguments["filter_noise"]
+        super().__init__(**arguments)
         self.structure = check_structure("structure", structure, STRUCTURES)
         self.filter_source = second_source(
             "filter_noise",
@@ -89,21 +113,16 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
         inputs = self.as_floats(inputs)
         kernel = tf.convert_to_tensor(self.kernel)
         _, _, channels, filters = kernel.shape
-        is_joint = self.structure == "channels_and_filters"
         if self.structure != "filters":
-            other = self.filter_source if is_joint else None
-            factors = self.factors((1, 1, channels, filters), training, beside=other)
+            factors = self.factors((1, 1, channels, filters), training)
             kernel = multiply(kernel, factors)
         if self.structure != "channels":
-            other = self.source if is_joint else None
-            factors = self.factors(
-                (1, 1, 1, filters), training, self.filter_source, beside=other
-            )
+            factors = self.factors((1, 1, 1, filters), training, self.filter_source)
             kernel = multiply(kernel, factors)
         outputs = self.convolution_op(inputs, kernel)
         if self.bias is not None:
             shape = [-1, 1, 1] if self.data_format == "channels_first" else [-1]
-            outputs = estimators.add(outputs, keras.ops.reshape(self.bias, shape))
+            outputs = add(outputs, keras.ops.reshape(self.bias, shape))
         if self.activation is not None:
             outputs = self.activation(outputs)
         return outputs

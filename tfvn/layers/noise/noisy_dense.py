@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.layers.noise.base import NoisyKernelLayer, check_structure, multiply
+from tfvn.layers.signatures import given
 
 Tensor = Any
 
@@ -65,8 +66,30 @@ class NoisyDense(NoisyKernelLayer, keras.layers.Dense):
     - [Hron et al., 2017](https://arxiv.org/abs/1711.02989), section 3
     """
 
-    def __init__(self, *args: Any, structure: str = "ard", **kwargs: Any):
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        *,
+        noise: Any = "bernoulli",
+        structure: str = "ard",
+        normalize: bool = True,
+        prior_scale: float | None = None,
+        kl_weight: float | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        arguments = given(locals())
+        del arguments["structure"]
+        super().__init__(**arguments)
         self.structure = check_structure("structure", structure, STRUCTURES)
 
     @property

@@ -9,7 +9,7 @@ from tfvn.distributions import serialize
 from tfvn.layers.held_in_call import HoldsDraws
 from tfvn.layers.noise.base import NoisyKernelLayer, check_structure, multiply
 from tfvn.layers.recurrent_layer import OfCell, ReplacesCell
-from tfvn.layers.signatures import by_name
+from tfvn.layers.signatures import given
 
 Tensor = Any
 
@@ -52,12 +52,39 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
     - [Nalisnick and Smyth, 2018](https://arxiv.org/abs/1810.04045), equations 17 to 20
     """
 
-    def __init__(self, *args: Any, gates: str = "tied", **kwargs: Any):
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        *,
+        noise: Any = "bernoulli",
+        gates: str = "tied",
+        normalize: bool = True,
+        prior_scale: float | None = None,
+        kl_weight: float | None = None,
+        **kwargs: Any,
+    ):
+        arguments = given(locals())
+        del arguments["gates"]
         if gates == "untied":
             # Keras's own dropout then has a mask for each gate as well.
-            kwargs["implementation"] = 1
-        # By name, so that `seed`, an argument of the twin and of ours, is one of them.
-        super().__init__(**by_name(keras.layers.LSTMCell, args), **kwargs)
+            arguments["implementation"] = 1
+        super().__init__(**arguments)
         self.gates = check_structure("gates", gates, GATES)
 
     @property
@@ -78,12 +105,8 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
     def draw(self, inputs: Tensor, training: bool | None) -> list[Tensor]:
         self.add_kl(self.negative_log_prior, training)
         shape = tf.shape(inputs)
-        if self.gates == "tied":
-            return [self.factors(shape, training)]
-        return [
-            self.factors(shape, training, columns=self._gate(index))
-            for index in range(_NUM_GATES)
-        ]
+        count = 1 if self.gates == "tied" else _NUM_GATES
+        return [self.factors(shape, training) for _ in range(count)]
 
     def call(
         self, inputs: Tensor, states: list[Tensor], training: bool = False
@@ -121,10 +144,6 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "gates": self.gates}
-
-    def _gate(self, index: int) -> slice:
-        """Returns the columns of the kernels that belong to a gate."""
-        return slice(index * self.units, (index + 1) * self.units)
 
 
 @keras.saving.register_keras_serializable("tfvn")
@@ -182,18 +201,46 @@ class NoisyLSTM(ReplacesCell, keras.layers.LSTM):
     prior_scale = OfCell()
     kl_weight = OfCell()
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        given = {**self.given_by_position(args), **kwargs}
-        if given.pop("use_cudnn", "auto") is True:
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        use_cudnn: bool | str = "auto",
+        *,
+        noise: Any = "bernoulli",
+        gates: str = "tied",
+        normalize: bool = True,
+        prior_scale: float | None = None,
+        kl_weight: float | None = None,
+        **kwargs: Any,
+    ):
+        if use_cudnn is True:
             raise ValueError(
                 "The cuDNN kernel knows no multiplicative noise; expected "
                 "`use_cudnn='auto'` or `False`. Received: use_cudnn=True"
             )
-        super().__init__(**given, use_cudnn=False)
-
-    @classmethod
-    def kernel_arguments(cls) -> tuple[str, ...]:
-        return ()  # The kernels are the twin's, and so are their initializers.
+        super().__init__(**{**given(locals()), "use_cudnn": False})
 
     def get_config(self) -> dict[str, Any]:
         return {

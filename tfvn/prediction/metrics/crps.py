@@ -1,12 +1,13 @@
 """The continuous ranked probability score of draws and of mixtures."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from tfvn.likelihoods import Normal
+from tfvn.likelihoods import Laplace, Normal
 from tfvn.prediction.distribution import PredictiveDistribution
 
 # The largest number of pairs of draws, or of quantiles, in memory at a time.
@@ -44,13 +45,25 @@ def crps_of_mixture(answer: PredictiveDistribution, y: np.ndarray) -> np.ndarray
     """
     likelihood: Any = answer.likelihood
     if isinstance(likelihood, Normal):
-        return _of_normals(answer, y)
+        return _by_distances(answer, y, _normal_distance)
+    if isinstance(likelihood, Laplace):
+        return _by_distances(answer, y, _laplace_distance)
     if likelihood.discrete:
         return _of_counts(answer, y)
     return _by_integration(answer, y)
 
 
-def _of_normals(answer: PredictiveDistribution, y: np.ndarray) -> np.ndarray:
+def _by_distances(
+    answer: PredictiveDistribution, y: np.ndarray, distance: Callable
+) -> np.ndarray:
+    """Returns the score by the mean distances of targets that the draws predict.
+
+    Args:
+        answer: The prediction.
+        y: Targets.
+        distance: Returns the mean of `|location + scale X + other_scale X'|`, with `X` and
+            `X'` of the family; `other_scale` may be left out, which is zero.
+    """
     outputs: Any = answer.outputs
     likelihood: Any = answer.likelihood
     draws = outputs.shape[1]
@@ -58,27 +71,49 @@ def _of_normals(answer: PredictiveDistribution, y: np.ndarray) -> np.ndarray:
     scores = [np.zeros_like(y[:0])]
     for start in range(0, len(y), size):
         rows = slice(start, start + size)
-        normals = likelihood.distribution(tf.constant(outputs[rows], tf.float64))
-        mean, scale = (
+        laws = likelihood.distribution(tf.constant(outputs[rows], tf.float64))
+        location, scale = (
             np.broadcast_to(part.numpy(), (len(y[rows]), draws, *y.shape[1:]))
-            for part in (normals.loc, normals.scale)
+            for part in (laws.loc, laws.scale)
         )
-        error = _distance(y[rows, None] - mean, scale).mean(axis=1)
-        pairs = _distance(
-            mean[:, :, None] - mean[:, None],
-            np.hypot(scale[:, :, None], scale[:, None]),
+        error = distance(y[rows, None] - location, scale).mean(axis=1)
+        pairs = distance(
+            location[:, :, None] - location[:, None],
+            scale[:, :, None],
+            scale[:, None],
         )
         scores.append(error - 0.5 * pairs.mean(axis=(1, 2)))
     return np.concatenate(scores)
 
 
-def _distance(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Returns the mean of the absolute value of a Normal."""
-    z = mean / scale
+def _normal_distance(
+    location: np.ndarray, scale: np.ndarray, other_scale: Any = 0.0
+) -> np.ndarray:
+    scale = np.hypot(scale, other_scale)
+    z = location / scale
     standard = tfd.Normal(tf.zeros((), tf.float64), tf.ones((), tf.float64))
-    return mean * (2.0 * standard.cdf(z).numpy() - 1.0) + 2.0 * scale * (
+    return location * (2.0 * standard.cdf(z).numpy() - 1.0) + 2.0 * scale * (
         standard.prob(z).numpy()
     )
+
+
+def _laplace_distance(
+    location: np.ndarray, scale: np.ndarray, other_scale: Any = None
+) -> np.ndarray:
+    distance = np.abs(location)
+    if other_scale is None:
+        return distance + scale * np.exp(-distance / scale)
+    # By partial fractions of the characteristic function, with a and b for the scales,
+    # |location| + (g(a) - g(b)) / (a^2 - b^2), where g(a) = a^3 exp(-|location| / a). The
+    # ratio of both is taken apart, so that close scales do not cancel.
+    a, b = np.maximum(scale, other_scale), np.minimum(scale, other_scale)
+    gap = a - b
+    ratio = -np.expm1(-3.0 * np.log1p(gap / b) - distance * gap / (a * b))
+    tail = np.exp(-distance / a)
+    with np.errstate(invalid="ignore"):
+        apart = a**3 * ratio / (gap * (a + b))
+    same = 0.5 * (3.0 * a + distance)  # the limit of equal scales
+    return distance + tail * np.where(gap > 0.0, apart, same)
 
 
 def _of_counts(answer: PredictiveDistribution, y: np.ndarray) -> np.ndarray:

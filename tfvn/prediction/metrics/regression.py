@@ -142,9 +142,9 @@ class CRPS(_OfPredictions):
 
     It measures how far the predicted distribution function `F` is from the step function at
     the target: the integral of `(F(x) - 1[x >= y])**2` over all `x`. Smaller is better. For a
-    prediction without any spread it is the absolute error. For Normals it is computed in
-    closed form, for counts as a sum, for other families by numerical integration, to about
-    five digits, and for Laplace draws, whose densities have kinks, to about four.
+    prediction without any spread it is the absolute error. It is computed in closed form for
+    Normal and Laplace draws, as a sum for counts, and for other families by numerical
+    integration, to about five digits.
 
     Args:
         name: Name of the metric.

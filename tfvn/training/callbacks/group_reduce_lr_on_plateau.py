@@ -50,7 +50,8 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
     It works like `keras.callbacks.ReduceLROnPlateau`, but each group has its own monitor,
     patience and cooldown, and only the rate of that group is cut: means that have converged
     do not slow down the scales. The model must be compiled with a dictionary of optimizers.
-    `tfvn.Model` logs the rates, as they are after the cut.
+    Like Keras, `tfvn.Model` logs the rates with which an epoch was trained, so that a cut
+    shows in the next epoch.
 
     Args:
         monitors: A dictionary with the name of a logged metric for each group whose rate

@@ -1,19 +1,15 @@
 """Where a network keeps what it knows: in its means, or in its variances."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn import estimators
-from tfvn.layers.inside import replaced_estimators, stochastic_layers
+from tfvn.layers.inside import stochastic_layers
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
-from tfvn.training.callbacks.gradient_snr import preserved_state
+from tfvn.prediction import ensemble_predict, mean_predict, zero_mean_predict
 from tfvn.validation import check_count
-
-Tensor = Any
 
 
 class PhaseTransition(keras.callbacks.Callback):
@@ -30,10 +26,10 @@ class PhaseTransition(keras.callbacks.Callback):
       zero and their variances as they are; only for models with such layers;
     - `log_alpha_<layer name>`: of each Gaussian-dropout layer, the mean log alpha.
 
-    Zero-mean layers draw outputs (`estimator="local"`), whatever their own estimator: the
-    same law for each output element, though not their covariances. An epoch costs
-    `2 num_samples + 1` more passes over these data. Training is not changed, to the bit:
-    weights are only read, and noise streams are put back.
+    The draws are those of `tfvn.ensemble_predict` and `tfvn.zero_mean_predict`, by other
+    seeds in every epoch. An epoch costs `2 num_samples + 1` more passes over these data.
+    Training is not changed, to the bit: weights are only read, and seed generators do not
+    move on.
 
     Args:
         validation_data: A tuple `(x, y)` of arrays. The labels are integers or one-hot.
@@ -79,60 +75,37 @@ class PhaseTransition(keras.callbacks.Callback):
         self.batch_size = check_count("batch_size", batch_size)
         self.verbose = verbose
 
-    def set_model(self, model: keras.Model) -> None:
-        super().set_model(model)
-        self._as_is = self._forward(lambda layer: layer.estimator)
-        self._mean = self._forward(lambda layer: estimators.MeanWeights())
-        self._zero_mean = self._forward(
-            lambda layer: (
-                estimators.OnlyVariance() if _has_alpha(layer) else layer.estimator
-            )
-        )
-
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         logs = {} if logs is None else logs
-        layers: list[Any] = stochastic_layers(self.model)
-        dropout_layers = [layer for layer in layers if _has_alpha(layer)]
-        figures = {}
-        with preserved_state(self.model):
-            figures["accuracy_mean"] = self._accuracy(self._draw(self._mean))
-            first = self._draw(self._as_is)
-            figures["accuracy_one_sample"] = self._accuracy(first)
-            figures["accuracy_ensemble"] = self._ensemble(self._as_is, first)
-            if dropout_layers:
-                figures["accuracy_zero_mean"] = self._ensemble(self._zero_mean)
+        model: Any = self.model
+        layers: list[Any] = stochastic_layers(model)
+        dropout_layers = [
+            layer for layer in layers if isinstance(layer.posterior, GaussianDropout)
+        ]
+        mean = mean_predict(model, self.x, self.batch_size)
+        options: Any = {
+            "num_samples": self.num_samples,
+            "batch_size": self.batch_size,
+            "seed": epoch,
+            "outputs": _kind(mean),
+            "verbose": 0,
+        }
+        answer = ensemble_predict(model, self.x, return_samples=True, **options)
+        figures = {
+            "accuracy_mean": self._accuracy(mean),
+            "accuracy_one_sample": self._accuracy(answer.samples[:, 0]),
+            "accuracy_ensemble": self._accuracy(answer.mean),
+        }
+        if dropout_layers:
+            answer = zero_mean_predict(model, self.x, **options)
+            figures["accuracy_zero_mean"] = self._accuracy(answer.mean)
         for layer in dropout_layers:
-            mean = tf.reduce_mean(layer.posterior.log_alpha())
-            figures[f"log_alpha_{layer.name}"] = float(mean)
+            log_alpha = tf.reduce_mean(layer.posterior.log_alpha())
+            figures[f"log_alpha_{layer.name}"] = float(log_alpha)
         logs.update(figures)
         if self.verbose:
             text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
             print(f"\nEpoch {epoch + 1}: {text}")
-
-    def _forward(self, estimator_of: Callable[[Any], Any]) -> Callable[[Any], Tensor]:
-        def forward(x: Any) -> Tensor:
-            # The estimators are replaced only for as long as the pass is traced.
-            with replaced_estimators(self.model, estimator_of):
-                return self.model(x, training=False)
-
-        return tf.function(forward, autograph=False, reduce_retracing=True)
-
-    def _draw(self, forward: Callable[[Any], Tensor]) -> np.ndarray:
-        """Returns the class probabilities of one pass over the data."""
-        outputs = []
-        for start in range(0, len(self.y), self.batch_size):
-            rows = slice(start, start + self.batch_size)
-            batch = keras.tree.map_structure(
-                lambda array, rows=rows: tf.convert_to_tensor(array[rows]), self.x
-            )
-            outputs.append(np.asarray(forward(batch), "float64"))
-        return _probabilities(np.concatenate(outputs))
-
-    def _ensemble(self, forward: Callable[[Any], Tensor], *drawn: np.ndarray) -> float:
-        total = sum(drawn, np.zeros(()))
-        for _ in range(self.num_samples - len(drawn)):
-            total = total + self._draw(forward)
-        return self._accuracy(total)
 
     def _accuracy(self, probabilities: np.ndarray) -> float:
         labels = self.y
@@ -148,19 +121,14 @@ class PhaseTransition(keras.callbacks.Callback):
         return float((probabilities.argmax(axis=-1) == labels).mean())
 
 
-def _has_alpha(layer: Any) -> bool:
-    return isinstance(layer.posterior, GaussianDropout)
-
-
-def _probabilities(outputs: np.ndarray) -> np.ndarray:
-    """Returns the outputs, through a softmax unless they are probabilities already."""
+def _kind(outputs: Any) -> str:
+    """Returns what outputs of a classifier are: probabilities, or else logits."""
     if outputs.ndim < 2 or outputs.shape[-1] < 2:
         raise ValueError(
             "The model must have an output for each class, of at least two. "
             f"Received: outputs of shape {outputs.shape}"
         )
     # With room for half precision.
-    if (outputs >= 0).all() and np.allclose(outputs.sum(axis=-1), 1.0, atol=1e-2):
-        return outputs
-    outputs = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
-    return outputs / outputs.sum(axis=-1, keepdims=True)
+    sums = outputs.astype("float64").sum(axis=-1)
+    is_simplex = (outputs >= 0).all() and np.allclose(sums, 1.0, atol=1e-2)
+    return "probabilities" if is_simplex else "logits"

@@ -9,9 +9,12 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn import passes
 from tfvn.distributions import noise_aliases, noise_law
 from tfvn.distributions.noise import inverse_square_moments
-from tfvn.layers.noise.base import NoiseSource, Probe, probing
+from tfvn.layers.noise.base import NoiseSource
+from tfvn.layers.noise.noisy_conv2d import NoisyConv2D
+from tfvn.layers.noise.noisy_lstm import NoisyLSTMCell
 
 _HEADER = ("", "E[xi^2]", "Var[xi]", "Var[xi^-2]", "in likelihood", "in prior")
 
@@ -156,42 +159,71 @@ def _measure(
         )
     loss = keras.losses.get(loss)
     per_example = loss.call if isinstance(loss, keras.losses.Loss) else loss
-    with tf.GradientTape() as tape, probing(tape) as probes:
+    # Of each noise the layer, its source, and the centre that stands for a draw.
+    noises: list[tuple[Any, NoiseSource, Any]] = []
+
+    def center(layer: Any, source: NoiseSource, shape: Any) -> Any:
+        factors = tf.fill(shape, tf.cast(source.quiet, layer.compute_dtype))
+        tape.watch(factors)
+        noises.append((layer, source, factors))
+        return factors
+
+    with (
+        tf.GradientTape() as tape,
+        passes.entered(passes.Pass(noise_of=center, adds_kl=False)),
+    ):
         outputs = model(x, training=False)
         nll = tf.reduce_sum(per_example(tf.convert_to_tensor(y), outputs))
-    if not probes:
+    if not noises:
         raise ValueError(
             "The model must have a layer with multiplicative noise, such as "
             f"`tfvn.MultiplicativeNoise`. Received: model={model.name!r}, which has none"
         )
-    gradients = tape.gradient(
-        nll, [probe.factors for probe in probes], unconnected_gradients="zero"
-    )
+    layers, sources, factors = zip(*noises, strict=True)
+    gradients = tape.gradient(nll, list(factors), unconnected_gradients="zero")
     rows = []
-    for probe, gradient in zip(probes, gradients, strict=True):
-        moments = _moments(probe.source.law, probe.source.divisor)
+    for index, (layer, source, gradient) in enumerate(
+        zip(layers, sources, gradients, strict=True)
+    ):
+        moments = _moments(source.law, source.divisor)
         squares = float(tf.reduce_sum(tf.square(tf.cast(gradient, tf.float32))))
         # Of no gradient there is no gap, however wide the noise.
         likelihood = 0.5 * moments[1] * squares if squares else 0.0
-        prior = _prior_term(probe, prior_scale)
-        rows.append(NoiseRow(probe.layer.name, *moments, likelihood, prior))
+        before = sum(other is layer for other in layers[:index])
+        prior = _prior_term(layer, source, before, prior_scale)
+        rows.append(NoiseRow(layer.name, *moments, likelihood, prior))
     return rows
 
 
-def _prior_term(probe: Probe, prior_scale: float) -> float:
-    """Returns the leading term of proposition 4.2, summed over the weights of a noise."""
-    mean, variance = _precision_moments(probe.source)
-    other = 1.0 if probe.beside is None else _precision_moments(probe.beside)[0]
+def _prior_term(
+    layer: Any, source: NoiseSource, before: int, prior_scale: float
+) -> float:
+    """Returns the leading term of proposition 4.2, summed over the weights of a noise.
+
+    Args:
+        layer: The layer.
+        source: The noise.
+        before: How many noises the layer has drawn before.
+        prior_scale: As in `jensen_gap`.
+    """
+    mean, variance = _precision_moments(source)
+    other = 1.0
+    if isinstance(layer, NoisyConv2D) and layer.structure == "channels_and_filters":
+        # Both noises scale the same weights.
+        second = (layer.filter_source, layer.source)[before % 2]
+        other, _ = _precision_moments(second)
     if variance == 0:
         return 0.0
     if math.isinf(variance) or math.isinf(other):
         return math.inf
-    weights = getattr(probe.layer, "prior_weights", None)
+    weights = getattr(layer, "prior_weights", None)
     if weights is None:
         return math.nan
-    scale = getattr(probe.layer, "prior_scale", None) or prior_scale
+    scale = getattr(layer, "prior_scale", None) or prior_scale
     kernel = keras.ops.convert_to_numpy(weights[0]).astype("float64")
-    kernel = kernel[..., probe.columns]
+    if isinstance(layer, NoisyLSTMCell) and layer.gates == "untied":
+        # Each of four gates has columns, and a noise, of its own.
+        kernel = np.split(kernel, 4, axis=-1)[before % 4]
     # The derivative of log N(w; 0, scale^2 / (precision other)) with respect to the
     # precision, where all are at their means.
     slope = 0.5 / mean - other * np.square(kernel) / (2.0 * scale**2)

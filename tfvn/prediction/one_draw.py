@@ -11,10 +11,10 @@ from tfvn import random
 from tfvn.layers.heads import LikelihoodHead
 from tfvn.layers.inside import all_layers, stochastic_layers
 from tfvn.layers.random_weights_layer import RandomWeightsLayer
-from tfvn.layers.recurrent_layer import StochasticRNN
+from tfvn.layers.recurrent_layer import ReplacesCell, StochasticRNN
 from tfvn.prediction import noise
-from tfvn.prediction.ensemble import seed_pair
 from tfvn.prediction.program import functional_graph
+from tfvn.prediction.seeds import seed_pair
 
 Tensor = Any
 
@@ -126,7 +126,7 @@ class _Holder:
             # A layer that several others have inside is drawn once.
             key = id(layer), name
             if key not in self._drawn:
-                seed = self._stream.next(layer.seed_generator, per_example=False)
+                seed = self._stream.next()
                 self._drawn[key] = posterior.sample(seed)
             getattr(copy, name).assign(self._drawn[key])
         if layer.bias_posterior is None and layer.bias is not None:
@@ -168,7 +168,7 @@ def _twin(layer: Any) -> Any:
         return type(layer).from_config(layer.get_config())
     _check_noise(layer)
     if isinstance(layer, RandomWeightsLayer | StochasticRNN):
-        twin = layer.twin()
+        twin = _twin_class(type(layer))
         return twin.from_config(twin.get_config(layer))
     if isinstance(layer, LikelihoodHead):
         dense = _twin(layer.dense)
@@ -188,6 +188,13 @@ def _twin(layer: Any) -> Any:
     if layer.built and not copy.built:
         copy.build_from_config(layer.get_build_config())
     return copy
+
+
+def _twin_class(layer_class: type) -> Any:
+    """Returns the first class that a layer inherits from that has plain kernels."""
+    made_random = RandomWeightsLayer | ReplacesCell
+    plain = [c for c in layer_class.__mro__ if not issubclass(c, made_random)]
+    return next(c for c in plain if "__init__" in vars(c))
 
 
 def _check_noise(layer: keras.Layer) -> None:

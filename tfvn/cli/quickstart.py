@@ -1,18 +1,17 @@
-"""The quickstart: a variance network on digits, and what its uncertainty is worth."""
+"""`tfvn quickstart`: a variance network on digits, and what its uncertainty is worth."""
 
-import importlib.util
 import json
 import os
-import pathlib
+import shlex
 import time
-import urllib.request
-from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 import tfvn
+from tfvn.cli.shared import mistakes
+from tfvn.serving import versions
 
 NUM_SAMPLES = 20
 
@@ -59,6 +58,9 @@ def run(
     Returns:
         The printed figures by name.
     """
+    with mistakes():
+        # Before minutes of training, not after.
+        versions.place(export)
     keras.utils.set_random_seed(seed)
     (x_train, y_train), (x_test, y_test) = tfvn.datasets.load("digits")
     print(f"Training a variance network on {len(x_train):,} digits of 8x8 pixels:")
@@ -90,44 +92,26 @@ def run(
 def _serve(
     model: keras.Sequential, export: str | os.PathLike, image: np.ndarray
 ) -> str:
-    """Exports the network, asks it as a client would, and returns what came back."""
+    """Exports the network, asks the export, and returns what came back."""
     labels = [str(digit) for digit in range(10)]
     path = tfvn.export_ensemble(model, export, NUM_SAMPLES, labels=labels)
-    name = path.parent.resolve().name
-    if importlib.util.find_spec("tensorflow_serving"):
-        asked = f"POST /v1/models/{name}:predict to the protocol fixture"
-        answer = _ask_by_rest(path.parent, image)
-    else:
-        asked = 'tf.saved_model.load (by REST with pip install "tfvn[serving]")'
-        # Kept until it has answered: its variables go with it.
-        loaded = tf.saved_model.load(str(path))
-        served = loaded.signatures["serving_default"](inputs=tf.constant(image))
-        answer = {key: value[0].numpy() for key, value in served.items()}
+    base = path.parent.resolve()
+    # Kept until it has answered: its variables go with it.
+    loaded = tf.saved_model.load(str(path))
+    served = loaded.signatures["serving_default"](inputs=tf.constant(image))
+    answer = {key: value[0].numpy() for key, value in served.items()}
     digit = int(np.argmax(answer["mean"]))
+    request = json.dumps({"instances": image.tolist()}, separators=(",", ":"))
     return f"""
 Exported for TensorFlow Serving: {path}
-    asked with one digit, by {asked}:
+    loaded by tf.saved_model.load, and asked with one digit:
     "{digit}" with probability {answer["mean"][digit]:.3f} +- {answer["std"][digit]:.3f}
     entropy {answer["entropy"]:.3f}, mutual information {answer["mutual_information"]:.3f} nats
 
-To serve it, and to ask it by REST (docs/serving.md):
-    docker run -p 8501:8501 -v {path.parent.resolve()}:/models/{name} \\
-        -e MODEL_NAME={name} tensorflow/serving
-    curl localhost:8501/v1/models/{name}/metadata"""
-
-
-def _ask_by_rest(base: pathlib.Path, image: np.ndarray) -> dict[str, Any]:
-    """Serves an export on loopback, and returns the answer to one request."""
-    from tfvn.serving.protocol_fixture import ProtocolFixture
-
-    with ProtocolFixture(base) as fixture:
-        request = urllib.request.Request(  # noqa: S310
-            f"{fixture.rest_address}/v1/models/{fixture.name}:predict",
-            json.dumps({"instances": image.tolist()}).encode(),
-        )
-        with urllib.request.urlopen(request) as response:  # noqa: S310
-            (answer,) = json.load(response)["predictions"]
-    return answer
+To serve it, and to ask the server with the same digit (docs/serving.md):
+    docker run -p 8501:8501 -v {shlex.quote(f"{base}:/models/{base.name}")} \\
+        -e MODEL_NAME={base.name} tensorflow/serving
+    curl localhost:8501/v1/models/{base.name}:predict -d '{request}'"""
 
 
 class _Bar(keras.callbacks.Callback):

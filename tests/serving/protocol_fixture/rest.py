@@ -12,7 +12,7 @@ import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow_serving.apis import predict_pb2
 
-from tfvn.serving.protocol_fixture.errors import invalid, missing, precondition
+from protocol_fixture.errors import invalid, missing, precondition
 
 _ROUTE = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(/metadata|:predict)?")
 

@@ -15,7 +15,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from tfvn.serving.protocol_fixture.errors import invalid
+from protocol_fixture.errors import invalid
 
 _AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
 _CODES = {code.value[0]: code for code in grpc.StatusCode}

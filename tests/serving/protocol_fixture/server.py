@@ -16,6 +16,7 @@ from typing import Any, Self
 import grpc
 import numpy as np
 import tensorflow as tf
+from loader import LoadedModel
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
@@ -24,15 +25,14 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from tfvn.serving import warmup
-from tfvn.serving.loader import LoadedModel
-from tfvn.serving.protocol_fixture.errors import invalid, missing, precondition
-from tfvn.serving.protocol_fixture.grpc_services import (
+from protocol_fixture.errors import invalid, missing, precondition
+from protocol_fixture.grpc_services import (
     ModelService,
     PredictionService,
     to_arrays,
 )
-from tfvn.serving.protocol_fixture.rest import RestHandler
+from protocol_fixture.rest import RestHandler
+from tfvn.serving import warmup
 
 # As in TensorFlow Serving.
 _MOST_WARM_UPS = 1000

@@ -1,0 +1,166 @@
+"""`tfvn predict`: what an export answers."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from _tfvn_command import CommandError
+from tfvn.cli.shared import first_line, mistakes, table
+from tfvn.serving import versions
+from tfvn.serving.endpoints import SEED
+from tfvn.serving.saved_model import SavedModel
+
+# Rows and values of an answer that are printed.
+_MOST_ROWS = 10
+_MOST_VALUES = 4
+
+
+def run(
+    path: pathlib.Path,
+    input: pathlib.Path,
+    signature: str | None = None,
+    seed: int | None = None,
+    output: pathlib.Path | None = None,
+) -> None:
+    """Prints or writes what an export answers.
+
+    Args:
+        path: An export, or a directory of exports.
+        input: A `.npy` file, or a `.npz` file of several inputs.
+        signature: As in `ask`.
+        seed: As in `ask`.
+        output: A file for the answer; `None` prints its first rows.
+    """
+    with mistakes():
+        _check_output(output)
+        answer = ask(path, _load_arrays(input), signature, seed)
+        if output is not None:
+            # Opened here: NumPy would add a suffix to the name.
+            with output.open("wb") as file:
+                # Its stub takes every keyword for `allow_pickle`.
+                np.savez(file, **answer)  # type: ignore[arg-type]
+            return
+        text = show(answer)
+    print(text)
+
+
+def ask(
+    path: pathlib.Path,
+    inputs: Mapping[str, Any],
+    signature: str | None = None,
+    seed: int | None = None,
+) -> dict[str, np.ndarray]:
+    """Returns what an export answers.
+
+    Args:
+        path: An export, or a directory of exports.
+        inputs: Arrays by name; an only one may be called `""`. Their values must fit
+            the types that the signature wants.
+        signature: Name of a signature. `None` is `seeded` with a seed, and else
+            `serving_default`.
+        seed: An integer from 0 to 2**31 - 1, from which each row gets a seed of its own;
+            for `seeded`, and for it only.
+
+    Returns:
+        Arrays by name.
+    """
+    signature = signature or ("serving_default" if seed is None else "seeded")
+    model = SavedModel(versions.resolve(path))
+    if signature not in model.signatures:
+        raise ValueError(
+            f"The signature must be one of {sorted(model.signatures)}. "
+            f"Received: {signature!r}"
+        )
+    wanted = model.signatures[signature].inputs
+    given = _by_name(inputs, wanted)
+    if (SEED in wanted) != (seed is not None):
+        needs = "needs a seed" if seed is None else "takes no seed"
+        raise ValueError(
+            f"The signature {signature!r} {needs}; expected a seed for `seeded` and for "
+            f"no other. Received: seed={seed}"
+        )
+    if seed is not None:
+        rows = max((len(value) for value in given.values()), default=0)
+        given[SEED] = np.stack([np.full(rows, seed), np.arange(rows)], axis=1)
+    if set(given) != set(wanted):
+        raise ValueError(
+            f"The inputs must be {sorted(wanted)}. Received: {sorted(given)}"
+        )
+    return model(given, signature)
+
+
+def _by_name(
+    inputs: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """Returns arrays by the names that a signature has for them."""
+    names = [name for name in wanted if name != SEED]
+    if "" in inputs and len(names) != 1:
+        raise ValueError(
+            f"The signature takes several inputs, {names}; expected a .npz file that has "
+            "them by name. Received: one array without a name"
+        )
+    given = {name or names[0]: np.asarray(value) for name, value in inputs.items()}
+    if not all(value.ndim for value in given.values()):
+        raise ValueError(
+            "The inputs must be arrays of rows, at least one axis each. Received: shapes "
+            f"{[value.shape for value in given.values()]}"
+        )
+    return given
+
+
+def show(answer: Mapping[str, np.ndarray]) -> str:
+    """Returns the first rows of an answer as a table."""
+    # Other SavedModels may answer without rows, or with as many as they like.
+    columns = [np.atleast_1d(value) for value in answer.values()]
+    count = max(map(len, columns), default=0)
+    rows = [
+        [str(row), *(_values(c[row]) if row < len(c) else "" for c in columns)]
+        for row in range(min(count, _MOST_ROWS))
+    ]
+    lines = table(["row", *answer], rows)
+    if count > _MOST_ROWS:
+        lines.append(f"... and {count - _MOST_ROWS} more rows")
+    return "\n".join(lines)
+
+
+def _values(value: np.ndarray) -> str:
+    flat = np.ravel(value)
+    form = "{:.4g}" if flat.dtype.kind in "biuf" else "{}"
+    shown = " ".join(map(form.format, flat[:_MOST_VALUES]))
+    return f"{shown} ..." if flat.size > _MOST_VALUES else shown
+
+
+def _load_arrays(path: pathlib.Path) -> dict[str, Any]:
+    """Returns the arrays of a file by name; the only one of a .npy file has none."""
+    try:
+        # Opened here: NumPy would leave open what it cannot read.
+        with path.open("rb") as file:
+            loaded = np.load(file)
+            if isinstance(loaded, np.ndarray):
+                return {"": loaded}
+            arrays = dict(loaded)
+    except OSError:
+        raise
+    # Whatever the file makes NumPy raise, the file is what is wrong.
+    except Exception as error:
+        raise CommandError(
+            "the input must be a .npy or .npz file of numbers or strings, written by "
+            f"`numpy.save` or `numpy.savez` without pickled objects. Received: {path}: "
+            f"{first_line(error)}"
+        ) from error
+    if not arrays:
+        raise CommandError(f"the input must have an array. Received: {path} with none")
+    return arrays
+
+
+def _check_output(path: pathlib.Path | None) -> None:
+    """Raises before anything is computed that could not be written."""
+    if path is None:
+        return
+    if path.is_dir() or not path.parent.is_dir():
+        raise CommandError(
+            "the output must be a file in a directory that is there. "
+            f"Received: --output {path}"
+        )

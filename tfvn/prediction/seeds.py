@@ -1,0 +1,75 @@
+"""The argument `seed` of predictions: one integer, or two for each row."""
+
+import random as python_random
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+def seed_pair(seed: int | None) -> tf.Tensor:
+    """Returns a seed as two integers of 32 bits; `None` is a fresh one."""
+    if seed is None:
+        # The source that `keras.utils.set_random_seed` makes reproducible.
+        seed = python_random.getrandbits(64)
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
+        raise ValueError(
+            "Argument `seed` must be an integer, `None`, or an array of two integers for "
+            f"each row. Received: seed={seed!r}"
+        )
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(
+            "Argument `seed` must fit 64 bits, from -2**63 to 2**64 - 1; other integers "
+            f"would give the draws of one that does. Received: seed={seed!r}"
+        )
+    bits = np.array([int(seed) & 0xFFFFFFFF, int(seed) >> 32 & 0xFFFFFFFF], "uint32")
+    return tf.constant(bits.view("int32"))
+
+
+class RowSeeds:
+    """Two integers for each row of some data.
+
+    Args:
+        seed: What was given: an array of shape `(rows, 2)`.
+    """
+
+    def __init__(self, seed: Any):
+        try:
+            seeds = np.asarray(seed)
+        except ValueError:
+            seeds = np.asarray(seed, object)  # lists of several lengths
+        if seeds.ndim != 2 or seeds.shape[1] != 2 or seeds.dtype.kind not in "iu":
+            raise ValueError(
+                "Argument `seed` must be an integer, `None`, or an array of integers of "
+                "shape `(rows, 2)`, two for each row of `x`. "
+                f"Received: seed of shape {seeds.shape} and dtype {seeds.dtype}"
+            )
+        limits = np.iinfo("int32")
+        if seeds.size and not limits.min <= seeds.min() <= seeds.max() <= limits.max:
+            raise ValueError(
+                "Argument `seed` must have integers that fit 32 bits, from -2**31 to "
+                f"2**31 - 1. Received: seed with {seeds.min()} to {seeds.max()}"
+            )
+        self._seeds, self._taken = seeds.astype("int32"), 0
+
+    def take(self, rows: int) -> np.ndarray:
+        """Returns the seeds of the next rows, of one at least."""
+        found = self._seeds[self._taken : self._taken + rows]
+        self._taken += rows
+        if len(found) < rows:
+            self.check_count(self._taken)
+        return found if rows else np.zeros([1, 2], "int32")
+
+    def check_count(self, rows: int | None = None) -> None:
+        """Raises unless there are seeds for so many rows, or for those that were taken."""
+        rows = self._taken if rows is None else rows
+        if len(self._seeds) != rows:
+            raise ValueError(
+                "Argument `seed` must have two integers for each row of `x`. "
+                f"Received: seed of shape {self._seeds.shape} for {rows} rows"
+            )
+
+
+def is_by_row(seed: Any) -> bool:
+    """Whether a seed is given for each row, and not one for all."""
+    return isinstance(seed, list | tuple) or bool(getattr(seed, "shape", ()))

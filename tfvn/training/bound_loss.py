@@ -1,0 +1,107 @@
+"""The loss of a model that is trained on the evidence lower bound."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfvn import passes
+from tfvn.layers.inside import weighted_layers
+from tfvn.training import elbo
+from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
+
+Tensor = Any
+
+
+class BoundLoss(keras.Model):
+    """A Keras model whose loss is minus the evidence lower bound of an example.
+
+    `compile` sets the attributes that the loss is made with.
+    """
+
+    _elbo: elbo.ELBO
+    _num_samples: int
+    _log_mean_exp: LogMeanExpLoss | None
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Tensor:
+        step = passes.current()
+        if step.owner is not self:
+            return self._loss_of_a_loop(y, y_pred, sample_weight, training)
+        draws = [of_last_pass(self, y_pred)]
+        step.record.is_tracked = True
+        if training and step.num_samples > 1:
+            if x is None:
+                raise ValueError(
+                    "Further draws of the noise need the inputs; expected "
+                    "`compute_loss(x, y, y_pred)` with `num_samples` above 1. Received: "
+                    f"x=None and num_samples={step.num_samples}"
+                )
+            draws += draw(self, x, step.num_samples - 1)
+            step.record.draws = len(draws)
+        nll = self._negative_log_likelihood(y, draws, sample_weight)
+        # Each replica has its part of the examples, but all of the weights.
+        replicas = self.distribute_strategy.num_replicas_in_sync
+        self._elbo.tracker.update_state(
+            tf.stack(
+                [
+                    tf.reduce_mean(nll) * replicas,
+                    _mean([drawn.kl for drawn in draws]),
+                    step.kl_weight,
+                ]
+            ),
+            sample_weight=1 if x is None else rows_of(x),
+        )
+        return nll + _mean([drawn.loss for drawn in draws]) / replicas
+
+    def _loss_of_a_loop(
+        self, y: Any, y_pred: Any, sample_weight: Any, training: bool
+    ) -> Tensor:
+        """Returns the loss in a training loop of the user's own, outside of `fit`.
+
+        The layers, which did not know whose step it is, have left the model's weight to
+        this method, unless the loop is in the step of another model.
+        """
+        if training and self._num_samples > 1:
+            raise ValueError(
+                "Only `fit` averages over several draws of the noise; expected "
+                "`num_samples=1` in a training loop of your own. "
+                f"Received: num_samples={self._num_samples}"
+            )
+        drawn = Draw(y_pred, tf.zeros(()), tf.zeros(()))
+        nll = self._negative_log_likelihood(y, [drawn], sample_weight)
+        kls: list[Any] = []
+        if passes.current().owner is None:
+            kls = [layer.added_kl() for layer in weighted_layers(self)]
+        losses = [tf.zeros(())]
+        for loss in self.losses:
+            is_kl = any(loss is kl for kl in kls)
+            losses.append(
+                loss * self._elbo.factor_in_a_loop(training) if is_kl else loss
+            )
+        replicas = self.distribute_strategy.num_replicas_in_sync
+        return nll + tf.add_n([tf.cast(x, tf.float32) for x in losses]) / replicas
+
+    def _negative_log_likelihood(
+        self, y: Any, draws: list[Draw], sample_weight: Any
+    ) -> Tensor:
+        if self._compile_loss is None:
+            return tf.zeros(())
+        outputs = [drawn.y_pred for drawn in draws]
+        # Also counted where each output's loss is logged.
+        losses = [self._compile_loss(y, y_pred, sample_weight) for y_pred in outputs]
+        if losses[0] is None:
+            return tf.zeros(())
+        if self._log_mean_exp is not None and len(draws) > 1:
+            return tf.cast(self._log_mean_exp(y, outputs, sample_weight), tf.float32)
+        return _mean([tf.cast(loss, tf.float32) for loss in losses])
+
+
+def _mean(values: list[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else tf.add_n(values) / len(values)

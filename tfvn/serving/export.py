@@ -264,13 +264,12 @@ def _try(
         try:
             answer = served(rows, signature)
         except tf.errors.OpError as error:
-            if (why := reason(error)).startswith("Answer"):
+            why = reason(error)
+            if why.startswith("Answer") and "std` must be finite" in why:
                 raise ValueError(
-                    "The answers of an export must be finite in float32; expected "
-                    "`example` to be rows that the model can answer (without `example` "
-                    "it is tried with zeros). If such rows fail too, train the model "
-                    "further: the spread of a log-normal target, for one, is infinite "
-                    "where that of its logarithm is above 9. "
+                    "The answers of an export must be finite in float32. The spread of a "
+                    "log-normal target is not where that of its logarithm is above 9: "
+                    "train the model to the end, or predict a scale of less range. "
                     f"Received: {why} for signature {signature!r}"
                 ) from error
             raise ValueError(

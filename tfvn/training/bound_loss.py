@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from tfvn import passes
 from tfvn.layers.inside import weighted_layers
-from tfvn.training import elbo
+from tfvn.layers.weighted_kl import UNKNOWN_SIZE
+from tfvn.training import elbo, schedules
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
 
 Tensor = Any
@@ -82,11 +83,23 @@ class BoundLoss(keras.Model):
         losses = [tf.zeros(())]
         for loss in self.losses:
             is_kl = any(loss is kl for kl in kls)
-            losses.append(
-                loss * self._elbo.factor_in_a_loop(training) if is_kl else loss
-            )
+            losses.append(loss * self._factor_in_a_loop(training) if is_kl else loss)
         replicas = self.distribute_strategy.num_replicas_in_sync
         return nll + tf.add_n([tf.cast(x, tf.float32) for x in losses]) / replicas
+
+    def _factor_in_a_loop(self, training: bool) -> Tensor:
+        schedule = self._elbo.schedule
+        if training and not isinstance(schedule, schedules.Constant):
+            raise ValueError(
+                "A schedule of the KL counts the batches of `fit`, and would stand still "
+                "in a training loop of your own; call `model.run_train_step((x, y))` for "
+                "each batch, or compile with a number. "
+                f"Received: kl_schedule={type(schedule).__name__}"
+            )
+        factor = self._elbo.factor(self._elbo.weight(training))
+        if factor is None:
+            raise ValueError(UNKNOWN_SIZE)
+        return factor
 
     def _negative_log_likelihood(
         self, y: Any, draws: list[Draw], sample_weight: Any

@@ -20,7 +20,7 @@ Tensor = Any
 # only one: otherwise two layers that share a prior would count and update its variable twice.
 _HOLDER = "_tfvn_keras_variable"
 
-# Where a variable that is learned keeps the layers whose prior it is in.
+# The attribute of a trainable variable that stores the layers whose prior contains it.
 _LAYERS = "_tfvn_layers"
 
 
@@ -67,17 +67,18 @@ def variables(distribution: tfd.Distribution) -> list[keras.Variable]:
 
 
 def add_layer(variable: keras.Variable, layer: keras.Layer) -> None:
-    """Makes a variable of a prior one of a layer's own, as others may have done before.
+    """Adds a variable of a prior to a layer; several layers may share the variable.
 
     Args:
         variable: The variable.
         layer: The layer.
     """
     if hasattr(variable, _LAYERS):
-        variable.trainable = True  # Keras sorts by it, and another layer may be frozen
+        # Another layer may have frozen it, and Keras sorts variables by `trainable`.
+        variable.trainable = True
     elif variable.trainable:
         setattr(variable, _LAYERS, weakref.WeakSet())
-    # As `add_weight` does with a variable that it has made.
+    # `add_weight` does the same with the variable that it creates.
     layer._track_variable(variable)  # noqa: SLF001
     if hasattr(variable, _LAYERS):
         getattr(variable, _LAYERS).add(layer)
@@ -85,9 +86,9 @@ def add_layer(variable: keras.Variable, layer: keras.Layer) -> None:
 
 
 def freeze_or_not(variable: keras.Variable) -> None:
-    """Freezes a variable that is learned if all layers that it belongs to are frozen.
+    """Freezes a trainable variable if all layers that share it are frozen.
 
-    Keras would freeze it with any of them.
+    Keras would freeze it as soon as one of them is frozen.
 
     Args:
         variable: A variable of a prior.

@@ -56,13 +56,14 @@ def crps_of_mixture(answer: PredictiveDistribution, y: np.ndarray) -> np.ndarray
 def _by_distances(
     answer: PredictiveDistribution, y: np.ndarray, distance: Callable
 ) -> np.ndarray:
-    """Returns the score by the mean distances of targets that the draws predict.
+    """Returns the score from mean distances: of draws to targets, and of pairs of draws.
 
     Args:
         answer: The prediction.
         y: Targets.
-        distance: Returns the mean of `|location + scale X + other_scale X'|`, with `X` and
-            `X'` of the family; `other_scale` may be left out, which is zero.
+        distance: Returns the mean of `|location + scale X + other_scale X'|`, where `X` and
+            `X'` have the standard distribution of the family. `other_scale` defaults to
+            zero.
     """
     outputs: Any = answer.outputs
     likelihood: Any = answer.likelihood
@@ -105,7 +106,7 @@ def _laplace_distance(
         return distance + scale * np.exp(-distance / scale)
     # By partial fractions of the characteristic function, with a and b for the scales,
     # |location| + (g(a) - g(b)) / (a^2 - b^2), where g(a) = a^3 exp(-|location| / a). The
-    # ratio of both is taken apart, so that close scales do not cancel.
+    # quotient is rewritten so that nothing cancels if the scales are close.
     a, b = np.maximum(scale, other_scale), np.minimum(scale, other_scale)
     gap = a - b
     ratio = -np.expm1(-3.0 * np.log1p(gap / b) - distance * gap / (a * b))

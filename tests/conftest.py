@@ -74,20 +74,21 @@ def _clean_memory():
     _collect()
 
 
-_register = gradient_registry.register
+_Registry = type(gradient_registry)
+_register = _Registry.register
 _transient = set()
 
 
-def _register_and_note(candidate, name=None):
+def _register_and_note(registry, candidate, name=None):
     # `tfp.math.lbeta` is a function that keeps its traces, and needs their gradients.
-    if str(name).startswith("CustomGradient-"):
+    if registry is gradient_registry and str(name).startswith("CustomGradient-"):
         graph = tf.compat.v1.get_default_graph()
         if getattr(graph, "name", None) != "lbeta":
             _transient.add(name)
-    return _register(candidate, name)
+    return _register(registry, candidate, name)
 
 
-gradient_registry.register = _register_and_note
+_Registry.register = _register_and_note
 
 
 def _forget_custom_gradients():

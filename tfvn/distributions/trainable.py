@@ -14,6 +14,8 @@ import keras
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn.utils import private
+
 Tensor = Any
 
 # Where a `tf.Variable` keeps the `keras.Variable` that holds it: there must be one only,
@@ -77,8 +79,7 @@ def add_layer(variable: keras.Variable, layer: keras.Layer) -> None:
         variable.trainable = True  # Keras sorts by it, and another layer may be frozen
     elif variable.trainable:
         setattr(variable, _LAYERS, weakref.WeakSet())
-    # As `add_weight` does with a variable that it has made.
-    layer._track_variable(variable)  # noqa: SLF001
+    private.track_variable(layer, variable)
     if hasattr(variable, _LAYERS):
         getattr(variable, _LAYERS).add(layer)
         freeze_or_not(variable)
@@ -191,9 +192,7 @@ def _holder(variable: tf.Variable) -> keras.Variable:
                 autocast=False,
                 name=name,
             )
-        # What Keras's own constructor does with a `tf.Variable`, but for the conversion
-        # to a tensor that it begins with.
-        holder._initialize(variable)  # noqa: SLF001
+        private.set_tf_variable(holder, variable)
         setattr(variable, _HOLDER, holder)
     return holder
 

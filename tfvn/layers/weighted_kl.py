@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from tfvn import passes
+from tfvn.utils import private
 
 Tensor = Any
 
@@ -68,7 +69,7 @@ class WeightedKL(keras.Layer):
             autocast=False,
         )
         # Of Keras's record of weights; TensorFlow's, for exports, keeps it.
-        self._tracker.untrack(self.kl_weight)
+        private.untrack(self, self.kl_weight)
 
     def add_kl(self, divergence: Callable[[], Tensor], training: bool | None) -> None:
         """Adds a divergence to the loss, unless this forward pass has it already.
@@ -108,7 +109,7 @@ class WeightedKL(keras.Layer):
         """
         added = self._kl_added and self._kl_added()
         # Keras clears the losses when the outermost layer is called.
-        is_current = any(loss is added for loss in self._get_own_losses())
+        is_current = any(loss is added for loss in private.own_losses(self))
         return added if is_current else None
 
     def kl_weight_now(self) -> float | None:
@@ -123,21 +124,10 @@ class WeightedKL(keras.Layer):
     # Keras's Dense and convolutions save a kernel that may be quantized.
 
     def save_own_variables(self, store: Any) -> None:
-        for index, variable in enumerate(self._saved_variables()):
-            store[str(index)] = keras.ops.convert_to_numpy(variable)
+        keras.Layer.save_own_variables(self, store)
 
     def load_own_variables(self, store: Any) -> None:
-        variables = self._saved_variables()
-        if len(store.keys()) != len(variables):
-            raise ValueError(
-                f"Layer `{self.name}` has {len(variables)} variables to load. "
-                f"Received: {len(store.keys())} saved ones"
-            )
-        for index, variable in enumerate(variables):
-            variable.assign(store[str(index)])
-
-    def _saved_variables(self) -> list[keras.Variable]:
-        return self._trainable_variables + self._non_trainable_variables
+        keras.Layer.load_own_variables(self, store)
 
 
 def check_kl_weight(kl_weight: Any) -> float | None:

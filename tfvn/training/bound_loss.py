@@ -10,6 +10,7 @@ from tfvn.layers.inside import weighted_layers
 from tfvn.layers.weighted_kl import UNKNOWN_SIZE
 from tfvn.training import elbo, schedules
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
+from tfvn.utils import private
 
 Tensor = Any
 
@@ -104,11 +105,12 @@ class BoundLoss(keras.Model):
     def _negative_log_likelihood(
         self, y: Any, draws: list[Draw], sample_weight: Any
     ) -> Tensor:
-        if self._compile_loss is None:
+        compiled = private.compiled_loss(self)
+        if compiled is None:
             return tf.zeros(())
         outputs = [drawn.y_pred for drawn in draws]
         # Also counted where each output's loss is logged.
-        losses = [self._compile_loss(y, y_pred, sample_weight) for y_pred in outputs]
+        losses = [compiled(y, y_pred, sample_weight) for y_pred in outputs]
         if losses[0] is None:
             return tf.zeros(())
         if self._log_mean_exp is not None and len(draws) > 1:

@@ -7,6 +7,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from tfvn.utils import private
+
 # What Keras's callbacks count and keep. They have no method that tells; all of these are
 # set by their constructors.
 _OF_KERAS = (
@@ -16,9 +18,7 @@ _OF_KERAS = (
     "stopped_epoch",
     "best_epoch",
     "best_weights",
-    # Of a `ModelCheckpoint` that saves every so many batches.
-    "_batches_seen_since_last_saving",
-    "_last_batch_seen",
+    *private.CHECKPOINT_COUNTS,
 )
 _KERAS_CALLBACKS = (
     keras.callbacks.EarlyStopping,

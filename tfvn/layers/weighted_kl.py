@@ -80,7 +80,7 @@ class WeightedKL(keras.Layer):
         """
         step = passes.current()
         # A layer that is called twice in a forward pass has one KL.
-        if not step.adds_kl or not self.has_kl or self.added_kl() is not None:
+        if not step.adds_kl or not self.has_kl or self._has_added_kl():
             return
         if step.owner is None:
             self._advise(training)
@@ -101,16 +101,10 @@ class WeightedKL(keras.Layer):
                 _KL_WEIGHT_ADVICE + f" Received: layer={self.name!r}", stacklevel=4
             )
 
-    def added_kl(self) -> Tensor | None:
-        """Returns the loss that the layer added in this forward pass, or `None`.
-
-        It is one of `losses`: the KL times `kl_weight` and, in a step of a `tfvn.Model`,
-        times the model's weight, divided by the number of examples.
-        """
-        added = self._kl_added and self._kl_added()
+    def _has_added_kl(self) -> bool:
         # Keras clears the losses when the outermost layer is called.
-        is_current = any(loss is added for loss in private.own_losses(self))
-        return added if is_current else None
+        added = self._kl_added and self._kl_added()
+        return any(loss is added for loss in private.own_losses(self))
 
     def kl_weight_now(self) -> float | None:
         """Returns the argument, unless the variable has been assigned to since."""

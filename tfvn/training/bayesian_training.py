@@ -1,7 +1,7 @@
 """What a Keras model needs in order to be trained on the evidence lower bound."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -283,22 +283,30 @@ class BayesianTraining(BoundLoss):
         with self._pass(training=False):
             return self.test_step(data)
 
-    @contextlib.contextmanager
-    def _pass(self, training: bool) -> Iterator[passes.Pass]:
+    def _pass(self, training: bool) -> contextlib.AbstractContextManager[passes.Pass]:
         """Enters a step of this model, or goes on with the one that is going on."""
-        if passes.current().owner is self:
-            yield passes.current()
-            return
+        now = passes.current()
+        if now.owner is self:
+            return passes.entered(now)
         weight = self._elbo.weight(training)
-        step = passes.Pass(
+        return passes.changed(
             owner=self,
-            is_compiled=passes.current().is_compiled,
             kl_weight=weight,
             kl_factor=self._elbo.factor(weight),
             kl_gradient=self._kl_gradient,
+            num_samples=1,
+            record=passes.Record(),
         )
-        with passes.entered(step):
-            yield step
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # In a training loop of the user's own, layers weigh their KL as in a step, so
+        # that `losses` are right. Where another layer or step is around, it decides.
+        now = passes.current()
+        is_alone = now.owner is None and now.adds_kl and private.current_call() is None
+        if not is_alone or not self.compiled or self._elbo.size is None:
+            return super().__call__(*args, **kwargs)
+        with self._pass(training=False):
+            return super().__call__(*args, **kwargs)
 
     def train_step(self, data: Any) -> dict[str, Tensor]:
         is_own = passes.current().owner is not self

@@ -84,14 +84,12 @@ def split(arrays: Any, share: float) -> tuple[Any, Any]:
         arrays: Arrays, nested ones, or `None`.
         share: The share of the rows to validate with, as `validation_split` gives it.
     """
-    given = [array for array in keras.tree.flatten(arrays) if array is not None]
-    if not given or not all(_is_array_like(array) for array in given):
+    if not _is_array_like(arrays):
         raise ValueError(
             "Argument `validation_split` divides the rows of arrays or tensors; pass "
-            "`validation_data` with other data. "
-            f"Received: data of types {[type(array).__name__ for array in given]}"
+            f"`validation_data` with other data. Received: x={type(arrays[0]).__name__}"
         )
-    count = _length(given[0])
+    count = _length(arrays)
     first = math.floor(count * (1.0 - share))
     if first in (0, count):
         raise ValueError(
@@ -110,8 +108,8 @@ def _rows(array: Any, start: int, stop: int) -> Any:
         return None
     if isinstance(array, tf.SparseTensor):
         others = array.shape[1:]
-        size = [stop - start, *others]
-        return tf.sparse.slice(array, [start] + [0] * len(others), size)
+        first = [start, *[0 for _ in others]]
+        return tf.sparse.slice(array, first, [stop - start, *others])
     if hasattr(array, "tocsr"):
         return array.tocsr()[start:stop]
     if hasattr(array, "iloc"):

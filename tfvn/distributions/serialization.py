@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-
-# While Keras saves or loads a model, it records here which objects its layers share.
-from keras.src.backend.common import global_state
-from keras.src.saving import serialization_lib
 from tensorflow_probability import bijectors as tfb
 from tensorflow_probability import distributions as tfd
+
+from tfvn.utils import private
 
 _CUSTOM: dict[str, type] = {}
 
@@ -46,7 +44,7 @@ def remember(distribution: Any, arguments: dict[str, Any]) -> None:
         arguments: The `locals()` of its constructor.
     """
     kept = {k: v for k, v in arguments.items() if k not in ("self", "__class__")}
-    distribution._parameters = distribution._no_dependency(kept)  # noqa: SLF001
+    private.set_parameters(distribution, kept)
 
 
 def serialize(distribution: Any) -> dict[str, Any]:
@@ -154,7 +152,7 @@ def _variable_to_data(variable: tf.Variable) -> dict[str, Any]:
         "trainable": variable.trainable,
         "name": variable.name.partition(":")[0],
     }
-    if global_state.get_global_attribute("shared_objects/id_to_config_map") is not None:
+    if private.is_saving():
         # A model is being saved, and other layers in it may share this variable.
         data["shared_object_id"] = id(variable)
     return data
@@ -162,7 +160,7 @@ def _variable_to_data(variable: tf.Variable) -> dict[str, Any]:
 
 def _variable_from_data(data: dict[str, Any]) -> tf.Variable:
     shared = data.get("shared_object_id")
-    variable = None if shared is None else serialization_lib.get_shared_object(shared)
+    variable = None if shared is None else private.get_shared_object(shared)
     if variable is None:
         # Outside of the graph, in case one is being traced.
         with tf.init_scope():
@@ -172,7 +170,7 @@ def _variable_from_data(data: dict[str, Any]) -> tf.Variable:
                 name=data["name"],
             )
         if shared is not None:
-            serialization_lib.record_object_after_deserialization(variable, shared)
+            private.record_object_after_deserialization(variable, shared)
     return variable
 
 

@@ -14,6 +14,8 @@ import keras
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn.utils import private
+
 Tensor = Any
 
 # The attribute of a `tf.Variable` that stores the `keras.Variable` around it. There must be
@@ -78,8 +80,7 @@ def add_layer(variable: keras.Variable, layer: keras.Layer) -> None:
         variable.trainable = True
     elif variable.trainable:
         setattr(variable, _LAYERS, weakref.WeakSet())
-    # `add_weight` does the same with the variable that it creates.
-    layer._track_variable(variable)  # noqa: SLF001
+    private.track_variable(layer, variable)
     if hasattr(variable, _LAYERS):
         getattr(variable, _LAYERS).add(layer)
         freeze_or_not(variable)
@@ -193,9 +194,7 @@ def _holder(variable: tf.Variable) -> keras.Variable:
                 autocast=False,
                 name=name,
             )
-        # Keras's own constructor does the same, but first converts its argument to a
-        # tensor, which would lose the `tf.Variable`.
-        holder._initialize(variable)  # noqa: SLF001
+        private.set_tf_variable(holder, variable)
         setattr(variable, _HOLDER, holder)
     return holder
 

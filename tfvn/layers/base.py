@@ -33,11 +33,11 @@ class StochasticLayer(RandomWeightsLayer):
 
     def kernel_spec(self, input_shape: tuple[int | None, ...]) -> KernelSpec:
         """Returns the geometry of the kernel for inputs of a shape."""
-        raise self._not_implemented_error(self.kernel_spec)
+        raise NotImplementedError
 
     def linear_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
         """Returns what a kernel makes of the inputs, linear in both."""
-        raise self._not_implemented_error(self.linear_op)
+        raise NotImplementedError
 
     def factored_op(self, inputs: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Returns `linear_op` for the kernel whose matrix is `left @ right`.

@@ -13,6 +13,7 @@ from tfvn.kernel import KernelSpec
 from tfvn.layers.random_weight import RandomWeight
 from tfvn.layers.weighted_kl import WeightedKL
 from tfvn.posteriors import Posterior
+from tfvn.utils import private
 
 Tensor = Any
 
@@ -128,7 +129,7 @@ class RandomWeightsLayer(WeightedKL):
         self.seed = seed
         if hasattr(self, "seed_generator"):
             # That of a twin with dropout, which would be saved and counted beside ours.
-            self._tracker.untrack(self.seed_generator)
+            private.untrack(self, self.seed_generator)
         self.seed_generator = random.SeedGenerator(seed)
         self.add_kl_weight(kl_weight)
 
@@ -196,7 +197,7 @@ class RandomWeightsLayer(WeightedKL):
     @property
     def trainable(self) -> bool:
         """Whether the layer is trained. A prior that others share is, as long as they are."""
-        return self._trainable
+        return keras.Layer.trainable.fget(self)
 
     @trainable.setter
     def trainable(self, value: bool) -> None:
@@ -220,7 +221,8 @@ class RandomWeightsLayer(WeightedKL):
         if learned:
             groups["prior"] = learned
         grouped = {id(v) for variables in groups.values() for v in variables}
-        plain = [v for v in self._trainable_variables if id(v) not in grouped]
+        own = private.own_trainable_variables(self)
+        plain = [v for v in own if id(v) not in grouped]
         return {**groups, "default": plain}
 
     def enable_lora(self, *args: Any, **kwargs: Any) -> None:

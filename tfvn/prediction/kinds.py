@@ -18,6 +18,7 @@ from tfvn.prediction.outputs import (
     PROBABILITIES,
     REGRESSION,
 )
+from tfvn.utils import private
 
 AUTO = "auto"
 
@@ -138,7 +139,7 @@ def name_of(kind: Kind) -> str:
 def _structure(model: keras.Model, inputs: Any) -> Any:
     graph = functional_graph(model)
     if graph is not None:
-        return graph._outputs_struct  # noqa: SLF001
+        return graph.output
     if inputs is None:
         return None
 
@@ -148,7 +149,7 @@ def _structure(model: keras.Model, inputs: Any) -> Any:
     else:
         symbols = keras.tree.map_structure(_symbol, inputs)
         structure = model.compute_output_spec(symbols)
-    model._clear_losses()  # noqa: SLF001
+    private.clear_losses(model)
     return structure
 
 
@@ -325,9 +326,7 @@ def _loss_axis(loss: Any) -> Any:
         return loss.keywords.get("axis", -1) if loss.func in _CLASSES else -1
     if not _is_any(type(loss).__mro__, _CLASSES):
         return -1
-    # The config of the sparse crossentropy does not contain its axis.
-    arguments = {**loss.get_config(), **getattr(loss, "_fn_kwargs", {})}
-    return arguments.get("axis", -1)
+    return private.loss_arguments(loss).get("axis", -1)
 
 
 def _check_axis(told: str, axis: Any, owner: str, symbol: Any, name: str) -> None:

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.groups import GROUPS
+from tfvn.utils import private
 
 Tensor = Any
 
@@ -58,9 +59,9 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
                 optimizer = type(optimizer).from_config(optimizer.get_config())
             made[group] = optimizer
         groups = {group: made[group] for group in GROUPS if group in made}
-        super().__init__(
-            _OptimizerOfGroup(groups), loss_scale_factor=loss_scale_factor, name=name
-        )
+        optimizer_of = _OptimizerOfGroup(groups)
+        super().__init__(optimizer_of, loss_scale_factor=loss_scale_factor, name=name)
+        self._optimizer_of = optimizer_of
         self.groups = groups
         self._switches: dict[str, keras.Variable] = {}
 
@@ -92,23 +93,23 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
             super().apply(grads, trainable_variables)
             return
         if trainable_variables is None:
-            trainable_variables = self._trainable_variables
+            trainable_variables = private.optimized_variables(self)
         if not self.built:
             self.build(trainable_variables)
         for group, optimizer in self.groups.items():
             pairs = [
                 (gradient, variable)
                 for gradient, variable in zip(grads, trainable_variables, strict=True)
-                if self._optimizer_map(variable) is optimizer
+                if self._optimizer_of(variable) is optimizer
             ]
             if pairs:
                 _apply_if(self._switches[group].value > 0, optimizer, pairs)
-        self._iterations.assign_add(1)
+        self.iterations.assign_add(1)
 
     def finalize_variable_values(self, var_list: Any) -> None:
         # A group that was never switched on has no moving averages to assign.
         super().finalize_variable_values(
-            [v for v in var_list if int(self._optimizer_map(v).iterations.numpy()) > 0]
+            [v for v in var_list if int(self._optimizer_of(v).iterations.numpy()) > 0]
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfvn.utils import private
+
 Tensor = Any
 
 
@@ -61,7 +63,7 @@ class MeanOfExamples(keras.metrics.Metric):
 
 def mask_of(y_pred: Tensor) -> Tensor | None:
     """Returns Keras's mask of predictions, for instance of padded time steps, or `None`."""
-    return getattr(y_pred, "_keras_mask", None)
+    return private.get_keras_mask(y_pred)
 
 
 def weights_of(

@@ -7,6 +7,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from tfvn.utils import private
+
 # The attributes in which Keras's callbacks keep their state, all set by their constructors.
 # Keras has no method that returns this state.
 _OF_KERAS = (
@@ -16,9 +18,7 @@ _OF_KERAS = (
     "stopped_epoch",
     "best_epoch",
     "best_weights",
-    # Of a `ModelCheckpoint` that saves after a number of batches.
-    "_batches_seen_since_last_saving",
-    "_last_batch_seen",
+    *private.CHECKPOINT_COUNTS,
 )
 _KERAS_CALLBACKS = (
     keras.callbacks.EarlyStopping,

@@ -12,6 +12,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfvn.utils import private
+
 
 class Guard(keras.callbacks.Callback):
     """A callback whose `on_interrupted` is called when `fit` raises an error.
@@ -135,7 +137,7 @@ def intercepted(
     def receive_and_apply(grads: Any, trainable_variables: Any = None) -> Any:
         variables = trainable_variables
         if variables is None:
-            variables = optimizer._trainable_variables  # noqa: SLF001
+            variables = private.optimized_variables(optimizer)
         receive(list(grads), list(variables))
         return apply(grads, trainable_variables) if applies else None
 

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfvn.utils import private
 from tfvn.validation import as_number
 
 Tensor = Any
@@ -105,7 +106,7 @@ class AdaBound(keras.optimizers.Optimizer):
         self, gradient: Tensor, variable: Any, learning_rate: Tensor
     ) -> None:
         dtype = variable.dtype
-        index = self._get_variable_index(variable)
+        index = private.index_of(self, variable)
         gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)
         m, v = self._momentums[index], self._velocities[index]
         new_m = m + (gradient - m) * (1 - self.beta_1)

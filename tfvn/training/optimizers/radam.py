@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.optimizers.ada_bound import check_learning_rate, check_number
+from tfvn.utils import private
 
 Tensor = Any
 
@@ -78,7 +79,7 @@ class RAdam(keras.optimizers.Optimizer):
         self, gradient: Tensor, variable: Any, learning_rate: Tensor
     ) -> None:
         dtype = variable.dtype
-        index = self._get_variable_index(variable)
+        index = private.index_of(self, variable)
         gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)
         m, v = self._momentums[index], self._velocities[index]
         new_m = m + (gradient - m) * (1 - self.beta_1)

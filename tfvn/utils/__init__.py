@@ -1,0 +1,1 @@
+"""What the rest of the library is built with."""

@@ -58,7 +58,7 @@ def test_risk_coverage_orders_by_confidence_or_by_scores():
 
 
 def test_errors_say_what_to_do(monkeypatch):
-    with pytest.raises(ValueError, match="one for each row"):
+    with pytest.raises(ValueError, match="one integer label for each row"):
         tfvn.plots.reliability_diagram(Y[:2], P)
     with pytest.raises(ValueError, match="must have entropies"):
         tfvn.plots.entropy_histograms({"a": []})

@@ -40,20 +40,20 @@ def load(
 
     Images are float32 in [0, 1]; `y` is int64. The order of the examples is the same
     on every call. The reviews are an object array of int32 arrays with the ids and the
-    order of `keras.datasets.imdb.load_data`: 1 starts a review, 2 is a word left out,
-    0 is free for padding.
+    order of `keras.datasets.imdb.load_data`: 1 starts a review, 2 replaces a word that is
+    left out, and 0 is not used, so that you can pad with it.
 
     `"digits"` needs neither a network nor a data directory. The other images come from
     TensorFlow Datasets (`pip install "tfvn[datasets]"`), which reads the directory in
     the environment variable `TFDS_DATA_DIR` and downloads what is not there; the
-    reviews come from Keras. Where the environment variable `TFVN_DATA_DIR` names a
-    directory that holds `imdb.npz` or `fashion_mnist_test.npz`, these are read instead.
+    reviews come from Keras. If the environment variable `TFVN_DATA_DIR` names a directory
+    that contains `imdb.npz` or `fashion_mnist_test.npz`, these files are read instead.
 
     Args:
         name: The name of the data set.
         split: `"train"` or `"test"` for one split, `None` for both.
         num_words: For `"imdb"` only: ids from this number on become 2. `None` keeps
-            the ids Keras keeps.
+            the same ids as Keras.
 
     Returns:
         A `Dataset`, which unpacks as `(x_train, y_train), (x_test, y_test)`, or the
@@ -105,8 +105,8 @@ def _load_digits(splits: tuple[str, ...]) -> list[Pair]:
 def _from_tfds(name: str) -> Callable[..., list[Pair]]:
     def load_splits(splits: tuple[str, ...]) -> list[Pair]:
         tfds = _import_tfds()
-        # tfds reads the variable when it is imported; passing it on makes a change
-        # after that count too.
+        # tfds reads the variable only when it is imported. Passing it here makes later
+        # changes work too.
         builder = tfds.builder(name, data_dir=os.environ.get("TFDS_DATA_DIR") or None)
         if not builder.is_prepared():
             builder.download_and_prepare()
@@ -170,12 +170,12 @@ def _load_imdb(splits: tuple[str, ...], num_words: int | None = None) -> list[Pa
 def _read_imdb(
     path: Path, splits: tuple[str, ...], num_words: int | None
 ) -> list[Pair]:
-    """Reads word ranks and turns them into what Keras makes of its own file."""
+    """Reads word ranks and returns the same data as Keras does from its own file."""
     rng = np.random.RandomState(113)  # The default seed of Keras's `load_data`.
     pairs = {}
     with np.load(path) as arrays:
         if num_words is None:
-            # As in Keras, where the largest id is the first that is left out.
+            # As in Keras, which leaves out the largest id.
             num_words = int(arrays["train_tokens"].max()) + 3
         for split in _SPLITS:
             # One generator shuffles both splits, so the training one always goes first.

@@ -1,8 +1,8 @@
-"""Divergences from a posterior to a prior, in nats.
+"""KL divergences from a posterior to a prior, in nats.
 
-Pairs that have a closed form are registered with TFP, so that
-`tfd.kl_divergence(q, p)` finds them and a new pair is one function. Constants that
-no gradient sees are left out; `LogUniform` says which.
+Closed forms are registered with TFP, so that `tfd.kl_divergence(q, p)` finds them. To add a
+pair of distributions, register one function. Constants that have no gradient are left out;
+the docstring of `LogUniform` names them.
 """
 
 from typing import Any
@@ -34,16 +34,16 @@ Tensor = Any
 # Molchanov et al. (2017), equation 14.
 _MOLCHANOV = (0.63576, 1.87320, 1.48695)
 
-# Where a prior with a pole at zero is evaluated for a weight of zero.
+# Stands in for a weight of zero, where some priors have a pole.
 _SMALLEST_WEIGHT = 1e-12
 
-# Past this ratio of mean to scale its square leaves float32.
+# The largest ratio of mean to scale whose square fits in float32.
 _LARGEST_RATIO = 1e18
 
 # r(u) = (exp(2 KL(u)) - 1) / (2 u) rises smoothly from 1 at u = 0 to 2 exp(gamma) at
-# infinity. It is expanded in x = (u - 5) / (u + 5), which maps [0, inf) onto [-1, 1):
-# the coefficients of the interpolant through 15 Chebyshev nodes, lowest power first.
-# In float32 the KL that comes out is within 6e-7 of the exact one, relatively.
+# infinity. These are the coefficients, lowest power first, of the polynomial in
+# x = (u - 5) / (u + 5), which maps [0, inf) onto [-1, 1), through 15 Chebyshev nodes.
+# In float32 the resulting KL has a relative error of at most 6e-7.
 _MIDPOINT = 5.0
 _RATIO_COEFFICIENTS = (
     3.04461228,
@@ -63,17 +63,17 @@ _RATIO_COEFFICIENTS = (
     -0.01898625,
 )
 
-# What the closed forms to the log-uniform prior with C = 1 leave out: the KL in the
-# limit of an infinite alpha, (digamma(1/2) - log(pi e)) / 2, and for a symmetric
-# uniform law -(1 + log 2).
+# The constants that the closed forms to the log-uniform prior with C = 1 leave out: for a
+# Normal the KL in the limit of an infinite alpha, (digamma(1/2) - log(pi e)) / 2, and for a
+# symmetric uniform distribution -(1 + log 2).
 _LEFT_OUT = {tfd.Normal: -2.0541199559, ZeroMeanUniform: -1.6931471806}
 
 
 def log_uniform_exact(mean: Tensor, scale: Tensor) -> Tensor:
-    """The exact KL from a Gaussian to the log-uniform prior, per weight.
+    """Returns the exact KL from a Gaussian to the log-uniform prior, per weight.
 
     With `u = mean^2 / (2 scale^2)` this is `u 2F2(1, 1; 3/2, 2; -u)`, whose
-    derivative is `D(sqrt(u)) / sqrt(u)`, `D` being the Dawson integral. The additive
+    derivative is `D(sqrt(u)) / sqrt(u)`, where `D` is the Dawson integral. The additive
     constant is chosen so that the KL goes to 0 as `alpha = scale^2 / mean^2` goes to
     infinity; the true KL to the improper prior `C / |w|` is smaller by
     2.0541200 + log C.
@@ -93,8 +93,8 @@ def log_uniform_exact(mean: Tensor, scale: Tensor) -> Tensor:
 
     Reference:
 
-    - [Hron et al., 2017](https://arxiv.org/abs/1711.02989), remark 1; there `u` is
-      given as `1 / alpha`, where it is `1 / (2 alpha)`
+    - [Hron et al., 2017](https://arxiv.org/abs/1711.02989), remark 1, which gives `u` as
+      `1 / alpha`; the correct value is `1 / (2 alpha)`
     """
     mean = tf.convert_to_tensor(mean)
     ratio = mean / tf.convert_to_tensor(scale, dtype=mean.dtype)
@@ -121,7 +121,7 @@ def _log_uniform_of_u(u: Tensor) -> Any:
 
 
 def log_uniform_molchanov(log_alpha: Tensor) -> Tensor:
-    """Molchanov's approximation of the KL to the log-uniform prior, per weight.
+    """Returns Molchanov's approximation of the KL to the log-uniform prior, per weight.
 
     It is `k1 sigmoid(-(k2 + k3 log_alpha)) + 0.5 softplus(-log_alpha)`: never
     negative, and 0 as `alpha` goes to infinity, where the true KL to the improper
@@ -155,18 +155,18 @@ def monte_carlo(
 ) -> Tensor:
     """Estimates the KL per weight from a sample of the posterior.
 
-    Unbiased, and so is its gradient, but a single estimate can be negative. The
-    constants that the closed forms leave out are left out here too.
+    The estimate and its gradient are unbiased, but a single estimate can be negative. It
+    leaves out the same constants as the closed forms.
 
     Args:
         posterior: The distribution of the weights.
-        prior: What it is measured against.
+        prior: The prior of the weights.
         weights: A reparameterized sample of `posterior`.
 
     Returns:
         `log q(weights) - log p(weights)`.
     """
-    # Some priors have a pole at zero, where a sample may be exactly.
+    # Some priors have a pole at zero, and a sampled weight may be exactly zero.
     is_zero = tf.abs(weights) < _SMALLEST_WEIGHT
     off_zero = tf.where(is_zero, tf.cast(_SMALLEST_WEIGHT, weights.dtype), weights)
     divergence = posterior.log_prob(weights) - prior.log_prob(off_zero)
@@ -182,10 +182,10 @@ def total(posterior: tfd.Distribution, prior: tfd.Distribution) -> Tensor:
 
     Args:
         posterior: The distribution of the weights.
-        prior: What it is measured against.
+        prior: The prior of the weights.
 
     Returns:
-        `sum(tfd.kl_divergence(posterior, prior))`, by the cheapest way there is.
+        `sum(tfd.kl_divergence(posterior, prior))`, computed in the cheapest way.
     """
     if isinstance(posterior, tfd.Normal) and _is_one_normal(prior):
         return _total_normal(posterior, prior)
@@ -200,15 +200,15 @@ def total(posterior: tfd.Distribution, prior: tfd.Distribution) -> Tensor:
 
 
 def _is_one_normal(prior: tfd.Distribution) -> bool:
-    # One prior for all weights, so that sums of squares are all that is needed.
+    # All weights have the same prior, so that the KL needs only sums over the weights.
     return type(prior) is tfd.Normal and prior.batch_shape.rank == 0
 
 
 def _total_normal(q: tfd.Normal, p: tfd.Normal) -> Tensor:
     # The sum of log(p.scale / q.scale) + (q.scale^2 + (q.loc - p.loc)^2) / (2 p.scale^2)
-    # - 1 / 2 over the weights, from sums that cost few passes over them. Near the prior
-    # the sums cancel, which is why they are float64.
-    # Functions with gradients of their own take tensors, and no variables of a strategy.
+    # - 1 / 2 over the weights, from sums that cost few passes over them. The sums are
+    # float64, because near the prior they cancel.
+    # `tf.custom_gradient` does not accept the variables of a strategy, only tensors.
     q_loc, q_scale = tf.convert_to_tensor(q.loc), tf.convert_to_tensor(q.scale)
     if isinstance(q, KTiedNormal):
         squares, logs = q.sum_of_variances(), q.sum_of_log_scales()
@@ -229,8 +229,8 @@ def _total_normal(q: tfd.Normal, p: tfd.Normal) -> Tensor:
 
 
 def _minus(x: Tensor, y: Tensor) -> Tensor:
-    # Most priors have a mean of zero, which needs no pass over the weights. Outside of a
-    # graph every value is known, also that of a mean that is learned and only now zero.
+    # Most priors have a mean of zero; then no pass over the weights is needed. This is
+    # checked in graphs only: in eager code the mean may be trained and zero by chance.
     known = None if tf.executing_eagerly() else tf.get_static_value(y)
     return x if known is not None and not np.any(known) else x - y
 
@@ -270,7 +270,7 @@ def _normal_log_uniform(
     with tf.name_scope(name or "kl_normal_log_uniform"):
         if p.kl == "exact":
             return log_uniform_exact(q.loc, q.scale)
-        # The mean is kept from zero, where alpha is infinite and the KL is 0 anyway.
+        # The mean is kept above zero, where alpha would be infinite; the KL is 0 there.
         mean = tf.maximum(tf.abs(q.loc), np.finfo(np.float32).tiny)
         return log_uniform_molchanov(2.0 * (tf.math.log(q.scale) - tf.math.log(mean)))
 

@@ -1,8 +1,8 @@
 """Families of distributions of targets, given the outputs of a model.
 
-One object says all that this library has to know of a family: how many outputs there are
-for each target, and which distribution they stand for. The losses, the last layers,
-predictions, exports and metrics all ask it, so that a new family is one class here.
+One object describes a family: how many outputs the model has for each target, and which
+distribution they parameterize. Losses, last layers, predictions, exports and metrics all use
+this object, so adding a family takes one class here.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from tfvn.utils.validation import check_number
 
 Tensor = Any
 
-# Scales below exp(-15) or above exp(15) would leave float32 when squared and divided.
+# Scales below exp(-15) or above exp(15) would overflow float32 when squared and divided.
 LARGEST_LOG_SCALE = 15.0
 
 registry = Registry("likelihood")
@@ -26,13 +26,13 @@ registry = Registry("likelihood")
 class Likelihood:
     """A family of distributions of targets.
 
-    A subclass is a frozen dataclass, registered with an alias, that says how many outputs
-    there are for each target and implements `from_parts`.
+    A subclass is a frozen dataclass, registered under an alias, that implements
+    `parameters` and `from_parts`.
 
     Attributes:
         parameters: Number of outputs for each target.
         discrete: Whether the targets are integers.
-        above: All targets are larger than this.
+        above: Lower bound: all targets are larger than this number.
     """
 
     alias: str
@@ -44,19 +44,19 @@ class Likelihood:
         raise NotImplementedError
 
     def from_parts(self, *parts: Tensor) -> tfd.Distribution:
-        """Returns the distribution for the outputs, one tensor for each parameter."""
+        """Returns the distribution, given one tensor for each parameter."""
         raise NotImplementedError
 
     def split(self, outputs: Tensor) -> list[Tensor]:
-        """Returns the parts of the outputs, of the shape of the targets each."""
+        """Returns one tensor for each parameter, each of the shape of the targets."""
         if self.parameters == 1:
             return [outputs]
         size = outputs.shape[-1] if outputs.shape.rank else None
         if size is None or size % self.parameters:
             raise ValueError(
-                f"The outputs must have a last axis with {self.parameters} numbers for "
-                f"each target to be those of {self}; where the scale is known, say so, as "
-                "in `tfvn.losses.GaussianNLL(scale=0.3)` or "
+                f"The last axis of the outputs must have {self.parameters} numbers for "
+                f"each target with {self}; if the scale is known, pass it, as in "
+                "`tfvn.losses.GaussianNLL(scale=0.3)` or "
                 "`outputs=tfvn.likelihoods.Normal(scale=0.3)`. "
                 f"Received: outputs of shape {tuple(outputs.shape)}"
             )
@@ -66,8 +66,8 @@ class Likelihood:
         """Returns the distribution of the targets.
 
         Args:
-            outputs: Outputs of a model. On the last axis are the first parameters of all
-                targets, then the second ones.
+            outputs: Outputs of a model. The last axis has the first parameters of all
+                targets, then the second parameters of all targets.
         """
         return self.from_parts(*self.split(outputs))
 
@@ -94,7 +94,7 @@ class Likelihood:
 
 
 class _LocationScale(Likelihood):
-    """A family that is a law of `(y - location) / scale`."""
+    """A family in which `(y - location) / scale` has a fixed distribution."""
 
     scale: float | None
 
@@ -111,12 +111,12 @@ class _LocationScale(Likelihood):
         return self.law(location, tf.exp(self._log_scale(parts)))
 
     def law(self, location: Tensor, scale: Tensor) -> tfd.Distribution:
-        """Returns the distribution of a location and a scale."""
+        """Returns the distribution with the given location and scale."""
         raise NotImplementedError
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        # Of the standardized target: TFP divides before it subtracts, and loses digits
-        # where the scale is small.
+        # Computed from the standardized target: TFP divides before it subtracts, which
+        # loses digits if the scale is small.
         parts = self.split(outputs)
         log_scale = self._log_scale(parts)
         standard = self.law(tf.zeros((), y.dtype), tf.ones((), y.dtype))
@@ -156,8 +156,8 @@ class Normal(_LocationScale):
 class Laplace(_LocationScale):
     """Laplace targets: the outputs are medians and logarithms of scales.
 
-    The standard deviation is `sqrt(2)` times the scale. Its tails are heavier than those
-    of a Normal: single far-off targets pull less at the model.
+    The standard deviation is `sqrt(2)` times the scale. The tails are heavier than those
+    of a Normal, so that outliers among the targets influence the model less.
 
     Args:
         scale: The scale if it is known. The outputs are then medians alone.
@@ -186,7 +186,7 @@ class StudentT(_LocationScale):
     scale.
 
     Args:
-        df: Degrees of freedom, more than 2: below that there is no standard deviation.
+        df: Degrees of freedom, more than 2, so that the standard deviation is finite.
         scale: The scale if it is known. The outputs are then means alone.
 
     Example:
@@ -203,14 +203,14 @@ class StudentT(_LocationScale):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        remark = ", as there is no standard deviation below"
+        remark = ", so that the standard deviation is finite"
         check_number("df", self.df, above=2, remark=remark)
 
     def law(self, location: Tensor, scale: Tensor) -> tfd.Distribution:
         return tfd.StudentT(tf.constant(self.df, location.dtype), location, scale)
 
     def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
-        # One op, where TFP's own, which has gradients too, takes hundreds.
+        # This takes one op. TFP's `cdf`, which also has gradients, takes hundreds.
         parts = self.split(outputs)
         z = (y - parts[0]) * tf.exp(-self._log_scale(parts))
         df = tf.constant(self.df, z.dtype)
@@ -265,7 +265,7 @@ class LogNormal(_LocationScale):
 class Poisson(Likelihood):
     """Counts: the outputs are logarithms of rates.
 
-    Counts that are not integers, or negative, have probability 0.
+    Targets that are negative or not integers have probability 0.
 
     Example:
 
@@ -290,23 +290,24 @@ class Poisson(Likelihood):
 
 
 def get(identifier: Any) -> Likelihood:
-    """Returns the likelihood that an alias, a config or an instance stands for."""
+    """Returns the likelihood for an alias, a config or an instance."""
     return registry.get(identifier)
 
 
 def aligned(y: Tensor, like: Tensor) -> Tensor | None:
-    """Returns targets in a shape that they differ from by a last axis of size 1 only.
+    """Adds or removes a last axis of size 1, so that targets get the shape of a tensor.
 
     Args:
         y: Targets.
-        like: A tensor of the shape that they should have.
+        like: A tensor of the shape that the targets should have.
 
     Returns:
-        The targets, or `None` if they do not fit: what differs must not broadcast.
+        The targets, or `None` if the shapes differ in any other way, because such targets
+        must not be broadcast.
     """
     rank = like.shape.rank
     if y.shape.rank is None:
-        # Keras traces targets of one rank and then of another as of any rank.
+        # If targets change their rank, Keras traces a function for targets of any rank.
         shape = tf.concat([tf.shape(y), [1]], axis=0)[:rank]
         return _reshaped(y, shape, like)
     if y.shape.rank == rank - 1 and like.shape[-1] == 1:
@@ -321,27 +322,28 @@ def aligned(y: Tensor, like: Tensor) -> Tensor | None:
 
 
 def _reshaped(y: Tensor, shape: Tensor, like: Tensor) -> Tensor:
-    """Returns targets in a shape that a graph learns of only when it runs.
+    """Returns targets in a shape that is known only when the graph runs.
 
     Args:
         y: Targets.
-        shape: Their shape but for a last axis of size 1, which must be that of `like`.
-        like: A tensor of the shape that they should have.
+        shape: Their shape after adding or removing a last axis of size 1. It must be equal
+            to the shape of `like`.
+        like: A tensor of the shape that the targets should have.
     """
     check = tf.debugging.assert_equal(
         shape,
         tf.shape(like),
-        message="The targets must have the shape of what the outputs predict, (rows, ..., "
+        message="The targets must have the shape that the outputs predict, (rows, ..., "
         "targets); a last axis of size 1 may be left out. The number of outputs must be "
-        "that of the targets times the number of parameters that each of them has.",
+        "the number of targets times the number of parameters for each target.",
     )
-    # XLA leaves assertions out, and then fails to reshape.
+    # XLA ignores assertions; there, the reshape fails instead.
     with tf.control_dependencies([] if check is None else [check]):
         return tf.ensure_shape(tf.reshape(y, tf.shape(like)), like.shape)
 
 
 def likelihood_of(part: Any) -> Likelihood | None:
-    """Returns the likelihood that a loss or a layer has, if it has one."""
+    """Returns the likelihood of a loss or a layer, or `None`."""
     likelihood = getattr(part, "likelihood", None)
     return likelihood if isinstance(likelihood, Likelihood) else None
 

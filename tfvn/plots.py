@@ -1,4 +1,4 @@
-"""Pictures of uncertainty. They need matplotlib: `pip install "tfvn[plots]"`."""
+"""Plots of uncertainty. They need matplotlib: `pip install "tfvn[plots]"`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ __all__ = [
 def reliability_diagram(
     y_true: Any, y_pred: Any, num_bins: int = 15, ax: Any = None
 ) -> Any:
-    """Draws accuracy over confidence: a calibrated classifier is on the diagonal.
+    """Plots accuracy against confidence: a calibrated classifier is on the diagonal.
 
     Args:
         y_true: Integer labels.
@@ -51,7 +51,7 @@ def reliability_diagram(
     error = np.sum(counts[known] * np.abs(accuracy - mean)) / len(labels)
     ax = _axes(ax)
     ax.plot([0, 1], [0, 1], color="0.6", linestyle="--", label="calibrated")
-    # The area of a point is how much it counts.
+    # The area of a point shows the share of examples in its bin.
     ax.scatter(mean, accuracy, s=20 + 200 * counts[known] / len(labels), zorder=2)
     ax.plot(mean, accuracy, label=f"calibration error {error:.3f}")
     ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1))
@@ -62,10 +62,10 @@ def reliability_diagram(
 def entropy_histograms(
     entropies: dict[str, Any], num_bins: int = 30, ax: Any = None
 ) -> Any:
-    """Draws how unsure a classifier is on several data, in bins that they share.
+    """Plots histograms of a classifier's entropies on several data sets, with common bins.
 
     Args:
-        entropies: Entropies in nats by the name of the data.
+        entropies: A dictionary from names of data sets to entropies in nats.
         num_bins: Number of bins.
         ax: The matplotlib `Axes` to draw on; `None` makes one.
 
@@ -96,14 +96,14 @@ def entropy_histograms(
 
 
 def risk_coverage(y_true: Any, y_pred: Any, scores: Any = None, ax: Any = None) -> Any:
-    """Draws the error rate among the examples that a classifier is surest of.
+    """Plots the error rate among the examples of which a classifier is most certain.
 
     Args:
         y_true: Integer labels.
         y_pred: Probabilities `(num_examples, num_classes)`, or `(num_examples, 1)` of
             the second of two classes.
-        scores: How unsure it is of each example, an entropy say; `None` is 1 minus the
-            largest probability.
+        scores: How uncertain the classifier is of each example, for instance an entropy.
+            Defaults to 1 minus the largest probability.
         ax: The matplotlib `Axes` to draw on; `None` makes one.
 
     Returns:
@@ -137,14 +137,14 @@ def regression_band(
     ax: Any = None,
     levels: Sequence[float] = (0.5, 0.9),
 ) -> Any:
-    """Draws the predicted mean over an input, and the bands that targets lie in.
+    """Plots the predicted mean and intervals of the target against an input.
 
     Args:
         x: One number for each row: an input, or the time.
         answer: A `tfvn.PredictiveDistribution` with one target.
-        y: Targets, to be drawn as points.
+        y: Targets, drawn as points if given.
         ax: The matplotlib `Axes` to draw on; `None` makes one.
-        levels: The probabilities of the bands.
+        levels: The probabilities of the intervals, drawn as bands.
 
     Returns:
         The `Axes`.
@@ -161,13 +161,13 @@ def regression_band(
     x, mean = np.ravel(x), np.asarray(answer.mean)
     if mean.size != len(x) or not len(x):
         raise ValueError(
-            "Argument `x` must have one number for each row of a prediction of one "
+            "Argument `x` must have one number for each row, and the prediction a single "
             f"target. Received: x of {len(x)} numbers, a mean of shape {mean.shape}"
         )
     order = np.argsort(x, kind="stable")
     ax = _axes(ax)
     (line,) = ax.plot(x[order], np.ravel(mean)[order], label="mean", zorder=2)
-    # The widest below the others, all in the colour of the line.
+    # The widest band is drawn first, below the others, all in the colour of the line.
     for level in sorted(levels, reverse=True):
         lower, upper = (np.ravel(bound)[order] for bound in answer.interval(level))
         color, label = line.get_color(), f"{100 * level:g} %"
@@ -179,7 +179,7 @@ def regression_band(
             x, np.ravel(y), ".", color="0.3", markersize=3, label="targets", zorder=3
         )
     handles, labels = ax.get_legend_handles_labels()
-    # Bands first, and the points last.
+    # The legend lists the bands first and the points last.
     bands = [index for index, label in enumerate(labels) if label.endswith("%")]
     others = [index for index in range(len(labels)) if index not in bands]
     shown = [*bands, *others]
@@ -189,9 +189,9 @@ def regression_band(
 
 
 def coverage(answer: Any, y: Any, ax: Any = None, num_levels: int = 19) -> Any:
-    """Draws how many targets lie within intervals of all probabilities.
+    """Plots the share of targets within intervals against the intervals' probabilities.
 
-    An honest prediction is on the diagonal; below it, intervals are too narrow.
+    A calibrated prediction is on the diagonal. Below it, intervals are too narrow.
 
     Args:
         answer: A `tfvn.PredictiveDistribution`.
@@ -216,9 +216,9 @@ def coverage(answer: Any, y: Any, ax: Any = None, num_levels: int = 19) -> Any:
     bounds = [answer.interval(level) for level in levels]
     covered = [np.mean((low <= targets) & (targets <= up)) for low, up in bounds]
     ax = _axes(ax)
-    ax.plot([0, 1], [0, 1], color="0.6", linestyle="--", label="honest")
+    ax.plot([0, 1], [0, 1], color="0.6", linestyle="--", label="calibrated")
     error = np.mean(np.abs(covered - levels))
-    ax.plot(levels, covered, marker=".", label=f"off by {error:.3f} on average")
+    ax.plot(levels, covered, marker=".", label=f"average error {error:.3f}")
     ax.set(
         xlabel="probability of the interval",
         ylabel="share of targets within",
@@ -246,11 +246,11 @@ def _checked(y_true: Any, y_pred: Any) -> tuple[np.ndarray, np.ndarray]:
     labels, probabilities = np.ravel(y_true), np.asarray(y_pred)
     if probabilities.ndim != 2 or len(probabilities) != len(labels) or not len(labels):
         raise ValueError(
-            "Labels must be integers, one for each row of probabilities, of which there "
-            f"is at least one. Received: y_true of shape {np.shape(y_true)} and y_pred "
-            f"of shape {probabilities.shape}"
+            "There must be at least one row of probabilities, and one integer label for "
+            f"each row. Received: y_true of shape {np.shape(y_true)} and y_pred of shape "
+            f"{probabilities.shape}"
         )
     if probabilities.shape[1] == 1:
-        # Of the second of two classes, as in the metrics.
+        # A single column is the probability of the second of two classes.
         probabilities = np.concatenate([1.0 - probabilities, probabilities], axis=1)
     return labels, probabilities

@@ -12,10 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-# The only way to tell the body of a loop from other graphs; it has no public name.
-from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
-
 from tfvn import passes
+from tfvn.utils import private
 
 # 2**32 divided by the golden ratio, as a signed number: multiples of it are far
 # apart, so replicas end up with unrelated Philox keys.
@@ -69,7 +67,7 @@ class Stream:
         self._seed = seed
         self._example_seed = fold_in(seed, -1) if example_seed is None else example_seed
         self._taken = 0
-        self._loops_around = loops()
+        self._loops_around = private.loops()
 
     def next(self, per_example: bool | None = None) -> Tensor:
         """Returns the next seed.
@@ -82,33 +80,13 @@ class Stream:
         seed = self._take(
             self._example_seed if per_example else self._seed, self._taken
         )
-        for loop in loops():
+        for loop in private.loops():
             if loop not in self._loops_around:
-                seed = fold_in(seed, _step_of(loop))
+                seed = fold_in(seed, private.step_of(loop))
         return seed
 
     def _take(self, seed: Tensor, number: int) -> Tensor:
         return fold_in(seed, number)
-
-
-def loops() -> list[Any]:
-    """Returns the bodies of loops that are being traced, the innermost first."""
-    graph, found = tf.compat.v1.get_default_graph(), []
-    while graph is not None:
-        if isinstance(graph, WhileBodyFuncGraph):
-            found.append(graph)
-        graph = getattr(graph, "outer_graph", None)
-    return found
-
-
-def _step_of(loop: Any) -> Tensor:
-    """Returns the number of the step, of the body of a loop that is being traced.
-
-    The body is traced once for all steps, and what calls a layer in it, Keras's `RNN` and
-    TensorFlow's `map_fn`, hands the layer no number. TensorFlow counts the steps of every
-    loop in what is the first argument of its body.
-    """
-    return loop.get_operations()[0].outputs[0]
 
 
 def fold_in(seed: Tensor, number: Tensor) -> Tensor:

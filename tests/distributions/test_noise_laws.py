@@ -136,7 +136,9 @@ class TestErrors:
             noise_law(noise)
 
     def test_parameters_beside_a_distribution(self):
-        with pytest.raises(ValueError, match=r"has its parameters.*Received: scale=2"):
+        with pytest.raises(
+            ValueError, match=r"already has its parameters.*Received: scale=2"
+        ):
             noise_law(tfd.Normal(1.0, 1.0), scale=2.0)
 
     @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ class TestScale:
     def test_initializer(self, value):
         layer = tfvn.MeanFieldDense(3, scale_initializer=value)
         refuse(
-            "`scale_initializer` must give positive standard deviations",
+            "`scale_initializer` must return positive standard deviations",
             lambda: layer.build((None, 2)),
         )
 
@@ -201,7 +201,7 @@ class TestGaussianDropout:
     @pytest.mark.parametrize("alpha", ["layer", "neuron", "weight"])
     def test_alpha_with_the_additive_form(self, alpha):
         refuse(
-            "takes no `alpha`",
+            "instead of an `alpha`",
             lambda: tfvn.GaussianDropoutDense(
                 3, parameterization="additive", alpha=alpha
             ),

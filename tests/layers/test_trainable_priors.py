@@ -218,7 +218,7 @@ class TestLearning:
         ],
     )
     def test_refuses_what_has_no_gradient(self, make):
-        with pytest.raises(ValueError, match="can't be learned"):
+        with pytest.raises(ValueError, match="can't be trained"):
             make(tf.Variable(1.0))
 
     def test_refuses_a_distribution_that_ignores_its_variable(self, registries):
@@ -229,7 +229,7 @@ class TestLearning:
                 tfvn.distributions.serialization.remember(self, parameters)
 
         layer = tfvn.MeanFieldDense(1, prior=Stubborn(tf.Variable(1.0, name="deaf")))
-        with pytest.raises(ValueError, match=r"never be learned.*\['deaf'\]"):
+        with pytest.raises(ValueError, match=r"never be trained.*\['deaf'\]"):
             layer.build((None, 4))
 
 

@@ -227,7 +227,9 @@ class TestMeanField:
             MeanField(scale_initializer=scale)
 
     def test_initial_scales_must_be_positive(self):
-        with pytest.raises(ValueError, match="must give positive standard deviations"):
+        with pytest.raises(
+            ValueError, match="must return positive standard deviations"
+        ):
             self.build(MeanField(scale_initializer="zeros"))
 
     def test_scale_stays_positive(self):

@@ -232,7 +232,7 @@ def test_in_a_compiled_model():
         (lambda: tfvn.metrics.OODAUROC().update_state(Y, MEAN), "must be scores"),
         (
             lambda: tfvn.metrics.AURC().update_state(Y, MEAN, MEAN[:, 0]),
-            "counts examples",
+            "does not support weights",
         ),
     ],
 )

@@ -364,7 +364,9 @@ def test_backup_of_another_model(data, tmp_path):
     model.fit(*data, callbacks=[backup], verbose=0)
     other = tfvn.Sequential([keras.Input((3,)), tfvn.KTiedDense(3)])
     other.compile("adam", "mse")
-    with pytest.raises(ValueError, match=r"of another model.*Received: backup="):
+    with pytest.raises(
+        ValueError, match=r"belongs to another model.*Received: backup="
+    ):
         other.fit(*data, callbacks=[backup], verbose=0)
 
 

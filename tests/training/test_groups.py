@@ -170,7 +170,9 @@ class TestOptimizers:
         assert optimizer.learning_rates()["scale"] == pytest.approx(0.01)
 
     def test_unknown_group(self):
-        with pytest.raises(ValueError, match=r"The groups.*Received:.*'sigma'"):
+        with pytest.raises(
+            ValueError, match=r"groups of variables.*Received:.*'sigma'"
+        ):
             make_model().compile({"mean": "adam", "sigma": "adam"}, "mse")
 
     def test_in_a_stock_model(self, data):

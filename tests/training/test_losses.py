@@ -152,7 +152,7 @@ def test_impossible_targets_make_the_loss_infinite():
 
 @pytest.mark.parametrize("df", [2.0, -1, float("inf"), float("nan")])
 def test_bad_degrees_of_freedom(df):
-    with pytest.raises(ValueError, match=r"greater than 2, as .*Received: df"):
+    with pytest.raises(ValueError, match=r"greater than 2, so .*Received: df"):
         tfvn.losses.StudentTNLL(df)
 
 

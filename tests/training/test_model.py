@@ -127,6 +127,27 @@ def test_subclass_that_is_functional():
     assert len(model.layers) == 2
     # And the next model is not made functional by it.
     assert Subclassed()(DATA[0]).shape == (SIZE, 2)
+    # The class stays as it was, and has one functional class for all models.
+    assert Wrapped.__bases__ == (tfvn.Model,)
+    assert isinstance(model, Wrapped)
+    assert type(Wrapped(2)) is type(model)
+
+
+def test_functional_subclass_is_saved_under_its_name():
+    @keras.saving.register_keras_serializable("tfvn_tests", name="Named")
+    class Named(tfvn.Model):
+        pass
+
+    inputs = keras.Input((4,))
+    model = Named(inputs, tfvn.MeanFieldDense(2)(inputs))
+    config = keras.saving.serialize_keras_object(model)
+    assert config["registered_name"] == "tfvn_tests>Named"
+    loaded = keras.saving.deserialize_keras_object(config)
+    assert type(loaded) is type(model)
+    assert isinstance(loaded, Named)
+    assert [type(layer) for layer in loaded.layers] == [
+        type(layer) for layer in model.layers
+    ]
 
 
 class TestBadInput:

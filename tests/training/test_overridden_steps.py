@@ -88,15 +88,35 @@ class TestOverriddenStep:
         history = model.fit(*POINTS, verbose=0).history
         assert np.isfinite(history["loss"][0])
 
-    def test_in_a_loop_of_ones_own(self):
+    def test_in_a_loop_of_ones_own(self, recwarn):
         model = self.compiled(tfvn.Model.train_step, kl_schedule=0.5)
         layer = still(model).layers[-1]
         x, y = POINTS
-        with pytest.warns(UserWarning, match="tfvn.Model.fit"):
-            y_pred = model(x, training=True)
+        y_pred = model(x, training=True)
+        kl = 0.5 * layer.kl_divergence() / ROWS
+        assert [float(loss) for loss in model.losses] == pytest.approx([float(kl)])
+        expected = np.mean((y_pred - y) ** 2) + kl
         loss = model.compute_loss(x, y, y_pred)
-        expected = np.mean((y_pred - y) ** 2) + 0.5 * layer.kl_divergence() / ROWS
         assert float(loss) == pytest.approx(float(expected), rel=1e-5)
+        assert not [w for w in recwarn if "kl_weight" in str(w.message)]
+
+    def test_unknown_size_in_a_loop_of_ones_own(self):
+        model = self.compiled(tfvn.Model.train_step)
+        model.compile("sgd", "mse")
+        model.training_state.size.assign(0)
+        x, y = POINTS
+        y_pred = model(x)
+        with pytest.raises(
+            ValueError, match=r"number of training examples.*train_size"
+        ):
+            model.compute_loss(x, y, y_pred)
+
+    def test_inside_of_a_plain_model_that_is_called(self):
+        inner = still(self.compiled(tfvn.Model.train_step))
+        outer = keras.Sequential([keras.Input((3,)), inner])
+        outer(POINTS[0])
+        kl = float(inner.layers[-1].kl_divergence())
+        assert [float(loss) for loss in outer.losses] == pytest.approx([kl])
 
     def test_schedule_in_a_loop_of_ones_own(self):
         schedule = tfvn.schedules.LinearAnnealing(steps=4)
@@ -106,8 +126,7 @@ class TestOverriddenStep:
         weights += [float(model.train_step((x, y))["kl_weight"])]
         # The mean over all batches so far, as nothing resets it.
         np.testing.assert_allclose(weights, [0.0, 0.125, 0.25], rtol=1e-5)
-        with pytest.warns(UserWarning, match="kl_weight"):
-            y_pred = model(x, training=True)
+        y_pred = model(x, training=True)
         with pytest.raises(ValueError, match=r"run_train_step.*LinearAnnealing"):
             model.compute_loss(x, y, y_pred)
 

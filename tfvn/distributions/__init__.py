@@ -1,4 +1,4 @@
-"""Distributions that TFP does not have: priors, laws of weights, and laws of noise."""
+"""Distributions that TFP does not have: of priors, of weights and of noise."""
 
 from tfvn.distributions.ard import ARD
 from tfvn.distributions.diminishing_student_t import DiminishingStudentT

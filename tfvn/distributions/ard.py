@@ -13,13 +13,14 @@ from tfvn.distributions.serialization import register
 class ARD(Scalar, tfd.Distribution):
     """A marker for a zero-mean Normal prior whose scale follows the posterior.
 
-    Each weight `w ~ N(mean, scale^2)` is measured against `N(0, mean^2 + scale^2)`,
-    the best zero-mean Normal for it, so that
+    The KL compares each weight `w ~ N(mean, scale^2)` with `N(0, mean^2 + scale^2)`,
+    the zero-mean Normal closest to it, so that
 
         KL = 0.5 log(1 + mean^2 / scale^2),
 
-    which is equation 11 of Neklyudov et al. with the factor 0.5 that it lacks. As
-    that prior has no density apart from a posterior, only the KL is defined.
+    which is equation 11 of Neklyudov et al. with the factor 0.5 that is missing there.
+    The prior depends on the posterior and has no density without one, so only the KL
+    is defined.
 
     Args:
         dtype: Floating-point type of the weights.

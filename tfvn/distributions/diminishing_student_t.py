@@ -14,10 +14,10 @@ from tfvn.distributions.serialization import register
 class DiminishingStudentT(Scalar, tfd.Distribution):
     """A Student-t prior as its degrees of freedom go to zero.
 
-    It is a proper prior that behaves as the log-uniform one does. Its density is
-    given without the normaliser, `log p(w) = -0.5 (df + 1) log(df + w^2)`, which no
-    gradient sees and which would add 37.5 nats a weight at `df` = 1e-16. For a
-    Student-t whose KL should be complete, pass a `tfd.StudentT` as the prior.
+    It is a proper prior that behaves like the log-uniform one. Its log density leaves out
+    the normaliser: `log p(w) = -0.5 (df + 1) log(df + w^2)`. The normaliser has no
+    gradient and would add 37.5 nats per weight at `df` = 1e-16. If you need the KL with
+    the normaliser, pass a `tfd.StudentT` as the prior.
 
     Args:
         df: Degrees of freedom, positive.
@@ -45,7 +45,7 @@ class DiminishingStudentT(Scalar, tfd.Distribution):
         parameters = dict(locals())
         if trainable.is_variable(df):
             raise ValueError(
-                "The degrees of freedom of a `DiminishingStudentT` can't be learned, "
+                "The degrees of freedom of a `DiminishingStudentT` can't be trained, "
                 "because its density lacks the normaliser that depends on them; use a "
                 f"`tfd.StudentT`. Received: df={df}"
             )

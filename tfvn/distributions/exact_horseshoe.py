@@ -1,4 +1,4 @@
-"""The horseshoe law with its exact density."""
+"""The horseshoe distribution with its exact density."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from tensorflow_probability import distributions as tfd
 from tfvn.distributions.scale_mixture import ScaleMixture
 from tfvn.distributions.serialization import register, remember
 
-# Below the border a power series is used, above it a continued fraction. At the border
-# so many terms, or levels, leave an error of 1e-9.
+# Below the border a power series is used, above it a continued fraction. At the border,
+# this many terms of the series, or levels of the fraction, leave an error of 1e-9.
 _BORDER = 1.0
 _TERMS = 12
 _LEVELS = 30
@@ -18,10 +18,11 @@ _LEVELS = 30
 
 @register
 class ExactHorseshoe(tfd.Horseshoe):
-    """A `tfd.Horseshoe` whose `log_prob` is exact, and that has a `cdf`.
+    """A `tfd.Horseshoe` with an exact `log_prob`, and with a `cdf`.
 
-    The density of `N(0, s^2)` times a half-Cauchy noise is, with `t = w^2 / (2 s^2)`,
-    `exp(t) E_1(t) / sqrt(2 pi^3 s^2)`. TFP approximates it, with a relative error of 3e-4.
+    A weight from `N(0, s^2)` times half-Cauchy noise has the density, with
+    `t = w^2 / (2 s^2)`, `exp(t) E_1(t) / sqrt(2 pi^3 s^2)`. TFP approximates this density
+    with a relative error of 3e-4.
 
     Args:
         scale: The scale of the Normal times that of the half-Cauchy, positive.
@@ -57,26 +58,28 @@ class ExactHorseshoe(tfd.Horseshoe):
 
     def _log_prob(self, x: Any) -> Any:
         t = tf.square(x / self.scale) / 2.0
-        # At zero there is a pole, whose gradient is not a number; nearby is near enough.
+        # The density has a pole at zero, where the gradient is NaN. The smallest positive
+        # number is used instead.
         t = tf.maximum(t, np.finfo(self.dtype.as_numpy_dtype).tiny)
         constant = 0.5 * np.log(2.0 * np.pi**3)
         return log_scaled_e1(t) - constant - tf.math.log(self.scale)
 
     def _cdf(self, x: Any) -> Any:
-        # Outside of the graph, as a mixture takes its noise.
+        # Outside of any graph, because `ScaleMixture` needs the values of its noise.
         with tf.init_scope():
             noise = tfd.HalfCauchy(tf.zeros((), self.dtype), tf.ones((), self.dtype))
         return ScaleMixture(noise, self.scale).cdf(x)
 
 
 def log_scaled_e1(t: Any) -> Any:
-    """Returns `log(exp(t) E_1(t))`, `E_1` the exponential integral.
+    """Returns `log(exp(t) E_1(t))`, where `E_1` is the exponential integral.
 
     Args:
-        t: A tensor that is not negative. At zero the answer is infinite.
+        t: A tensor that is not negative. At zero the result is infinite.
     """
     is_small = t < _BORDER
-    # Each branch gets arguments that it can do: the gradient looks into both.
+    # Each branch gets only arguments for which it is finite, because the gradient of
+    # `tf.where` goes through both branches.
     small = tf.where(is_small, t, tf.ones_like(t))
     large = tf.where(is_small, _BORDER * tf.ones_like(t), t)
     series = tf.zeros_like(t)

@@ -1,4 +1,4 @@
-"""The generalized hyperbolic law that Gaussian noise makes of a Normal."""
+"""The generalized hyperbolic distribution: a Normal times zero-mean Gaussian noise."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.scale_mixture import ScaleMixture
 from tfvn.distributions.serialization import register
 
-# Below the border `K_0` is a power series, above it an integral by the trapezoidal rule;
-# so many terms, and such steps, leave an error of 1e-10.
+# Below the border `K_0` is a power series, above it an integral by the trapezoidal rule.
+# This many terms, and nodes this far apart, leave an error of 1e-10.
 _BORDER = 2.0
 _TERMS = 10
 _NODES = np.arange(-5.0, 5.5, 0.5)
@@ -22,18 +22,20 @@ _NODES = np.arange(-5.0, 5.5, 0.5)
 
 @register
 class GeneralizedHyperbolic(Scalar, tfd.Distribution):
-    """The symmetric generalized hyperbolic law with `delta = 0`, or variance-gamma.
+    """The symmetric generalized hyperbolic distribution with `delta = 0`, or variance-gamma.
 
     With `lambda` for the concentration and `z = |w| / scale` the density is
 
         p(w) = (z / 2)^(lambda - 1/2) K_(lambda - 1/2)(z) / (sqrt(pi) Gamma(lambda) scale).
 
-    It is the law of `scale c n` for independent `c ~ Chi(2 lambda)` and `n ~ N(0, 1)`. With
-    the default, 1/2, it is that of the product of two Normals, `K_0(z) / (pi scale)`, with
-    a pole at zero; with 1 it is a Laplace.
+    It is the distribution of `scale c n` for independent `c ~ Chi(2 lambda)` and
+    `n ~ N(0, 1)`. With the default concentration of 1/2 it is the distribution of a product
+    of two Normals, with the density `K_0(z) / (pi scale)` and a pole at zero. With a
+    concentration of 1 it is a Laplace distribution.
 
     Args:
-        scale: Positive; a weight of `N(0, s^2)` times a noise of `N(0, t^2)` has `s t`.
+        scale: Positive number. A weight from `N(0, s^2)` times noise from `N(0, t^2)` has
+            the scale `s t`.
         concentration: The index lambda, positive.
         validate_args: As in every TFP distribution.
         allow_nan_stats: As in every TFP distribution.
@@ -63,7 +65,7 @@ class GeneralizedHyperbolic(Scalar, tfd.Distribution):
         parameters = dict(locals())
         if trainable.is_variable(concentration):
             raise ValueError(
-                "The concentration of a `GeneralizedHyperbolic` can't be learned, because "
+                "The concentration of a `GeneralizedHyperbolic` can't be trained, because "
                 "the Bessel function has no gradient with respect to its index; make it a "
                 f"number. Received: concentration={concentration}"
             )
@@ -96,8 +98,8 @@ class GeneralizedHyperbolic(Scalar, tfd.Distribution):
     def _log_prob(self, value: Any) -> Any:
         index = self.concentration - 0.5
         z = tf.abs(value) / self.scale
-        # At zero there is a pole, or a limit of a power that is 0 and a function that is
-        # infinite; nearby is near enough.
+        # At zero the density has a pole, or the formula is 0 times infinity. A tiny
+        # positive number is used instead.
         z = tf.maximum(z, np.sqrt(np.finfo(self.dtype.as_numpy_dtype).tiny))
         is_default = np.all(tf.get_static_value(self.concentration) == 0.5)
         bessel = log_k0e(z) if is_default else tfp.math.log_bessel_kve(index, z)
@@ -108,10 +110,11 @@ class GeneralizedHyperbolic(Scalar, tfd.Distribution):
     def _cdf(self, value: Any) -> Any:
         if self.concentration.shape.rank != 0:
             raise NotImplementedError(
-                "The `cdf` of a `GeneralizedHyperbolic` is known for one concentration "
-                f"only. Received: concentration of shape {self.concentration.shape}"
+                "The `cdf` of a `GeneralizedHyperbolic` is implemented for a single "
+                "concentration only; make one distribution for each concentration. "
+                f"Received: concentration of shape {self.concentration.shape}"
             )
-        # Outside of the graph, as a mixture takes its noise.
+        # Outside of any graph, because `ScaleMixture` needs the values of its noise.
         with tf.init_scope():
             noise = tfd.Chi(2.0 * self.concentration)
         return ScaleMixture(noise, self.scale).cdf(value)
@@ -124,22 +127,23 @@ class GeneralizedHyperbolic(Scalar, tfd.Distribution):
 
 
 def log_k0e(z: Any) -> Any:
-    """Returns `log(exp(z) K_0(z))`, `K_0` the modified Bessel function.
+    """Returns `log(exp(z) K_0(z))`, where `K_0` is a modified Bessel function.
 
-    The one of TFP takes any index, and half a minute to compile for XLA.
+    TFP's own function accepts any index, but XLA takes half a minute to compile it.
 
     Args:
         z: A positive tensor.
     """
     is_small = z < _BORDER
-    # Each branch gets arguments that it can do: the gradient looks into both.
+    # Each branch gets only arguments for which it is finite, because the gradient of
+    # `tf.where` goes through both branches.
     small = tf.where(is_small, z, tf.ones_like(z))
     large = tf.where(is_small, _BORDER * tf.ones_like(z), z)
     square = tf.square(small / 2.0)
     harmonic = np.cumsum([0.0, *(1.0 / np.arange(1, _TERMS + 1))])
     series, i0 = tf.zeros_like(z), tf.zeros_like(z)
     for k in range(_TERMS, -1, -1):
-        # By Horner's rule, terms of x^k / k!^2.
+        # The terms have the form x^k / k!^2 and are summed by Horner's rule.
         series = harmonic[k] + square / (k + 1) ** 2 * series
         i0 = 1.0 + square / (k + 1) ** 2 * i0
     k0 = series - (tf.math.log(small / 2.0) + np.euler_gamma) * i0

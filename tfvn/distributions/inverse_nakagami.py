@@ -1,4 +1,4 @@
-"""The inverse Nakagami law: noise that makes a Student-t of a Normal."""
+"""The inverse Nakagami distribution: a Normal times this noise is a Student-t."""
 
 from typing import Any
 
@@ -13,15 +13,16 @@ from tfvn.distributions.serialization import register
 
 @register
 class InverseNakagami(Scalar, tfd.Distribution):
-    """The law of `1 / x` for an `x` that is Nakagami, `x^2 ~ Gamma(m, m / spread)`.
+    """The distribution of `1 / x` where `x` is Nakagami: `x^2 ~ Gamma(m, m / spread)`.
 
     Its square is inverse gamma with concentration `m` and scale `m / spread`, so that
     the product with an independent `N(0, s^2)` is `StudentT(2 m, 0, s / sqrt(spread))`.
     The mean is finite for `m > 1/2`, the variance for `m > 1`.
 
     Args:
-        concentration: The parameter `m` of the Nakagami law, positive.
-        spread: Its parameter Omega, the mean of `x^2`, positive.
+        concentration: The parameter `m` of the Nakagami distribution, positive.
+        spread: The parameter Omega of the Nakagami distribution, the mean of `x^2`,
+            positive.
         validate_args: As in every TFP distribution.
         allow_nan_stats: As in every TFP distribution.
         name: Name of the distribution.
@@ -68,13 +69,13 @@ class InverseNakagami(Scalar, tfd.Distribution):
 
     @property
     def _rate(self) -> Any:
-        """Of the gamma law of `1 / value^2`."""
+        """The rate of the gamma distribution of `1 / value^2`."""
         return self.concentration / self.spread
 
     def _sample_n(self, n: Any, seed: Any = None) -> Any:
-        # The logarithm of a gamma: the gamma itself is 0 now and then where the
-        # concentration is small, and a noise of infinity follows. Where it is tiny, even
-        # the noise of its logarithm would leave the range of floating-point numbers.
+        # This samples the logarithm of a gamma. With a small concentration, a sample of
+        # the gamma itself is sometimes 0, which would make the noise infinite. With a tiny
+        # concentration, even the exponential below would overflow, so it is limited.
         precision = tfd.ExpGamma(self.concentration, self._rate)
         log_noise = -0.5 * precision.sample(n, seed=tfp.random.sanitize_seed(seed))
         largest = np.log(np.finfo(self.dtype.as_numpy_dtype).max)
@@ -85,7 +86,7 @@ class InverseNakagami(Scalar, tfd.Distribution):
         density = (
             precision.log_prob(value**-2.0) + np.log(2.0) - 3.0 * tf.math.log(value)
         )
-        # Below the smallest value whose precision is finite there is no mass.
+        # The density is zero below the smallest value whose `value**-2` is finite.
         inside = (value > 0) & tf.math.is_finite(value**-2.0)
         return tf.where(inside, density, -tf.constant(np.inf, self.dtype))
 
@@ -105,7 +106,7 @@ class InverseNakagami(Scalar, tfd.Distribution):
     def _variance(self) -> Any:
         excess = self.concentration - 1.0
         second = self._if_positive(excess, self._rate / excess)
-        # Of an infinite square and an infinite mean the difference is infinite too.
+        # If the second moment is infinite, so is the variance, even with an infinite mean.
         mean = tf.where(excess > 0, self._mean(), tf.zeros_like(second))
         return second - tf.square(mean)
 

@@ -15,8 +15,8 @@ class KTiedNormal(tfd.Normal):
     """Independent Normals whose scales form a matrix of low rank.
 
     With `loc` as a matrix of `m` rows and `n` columns, the standard deviations are
-    `left @ transpose(right)`. The KL to a Normal, and to everything else that a
-    `tfd.Normal` has one to, is as there.
+    `left @ transpose(right)`. Every KL that is registered for a `tfd.Normal` also works
+    for this class.
 
     Args:
         loc: Means, of any shape.
@@ -92,5 +92,5 @@ class KTiedNormal(tfd.Normal):
         return sum_of_logs_of_products(self.left, self.right)
 
     def __getitem__(self, slices: Any) -> tfd.Normal:
-        # A part of the weights need not be a matrix with factors.
+        # A slice of the scales is in general not a product of two factors.
         return tfd.Normal(self.loc, self.scale)[slices]

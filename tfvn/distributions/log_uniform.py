@@ -17,20 +17,20 @@ class LogUniform(Scalar, tfd.Distribution):
     """The improper log-uniform prior, `p(w) = C / |w|`, with `C = 1`.
 
     Hron et al. showed that this prior does not, in general, give a proper posterior:
-    its mass is infinite around zero and in the tails, so that what is minimised is a
-    penalised likelihood and not an approximation of a Bayesian posterior. They also
-    showed that a multiplicative posterior reaches the optimum of the KL term only as
-    `alpha` goes to infinity, so the sparsity it brings is no Bayesian or
-    description-length argument.
+    its mass is infinite around zero and in the tails. Training with it therefore
+    maximises a penalised likelihood and does not approximate a Bayesian posterior. They
+    also showed that a multiplicative posterior reaches the optimum of the KL term only
+    as `alpha` goes to infinity, so neither a Bayesian nor a description-length argument
+    explains the sparsity that it produces.
 
-    It has a density to compare against, `log_prob`, but nothing can be drawn from
-    it. `KL(q || LogUniform)` leaves out the constant that no gradient sees: for a
-    Gaussian `q` the true value is smaller by 2.0541200 + log C nats a weight.
+    The distribution has a `log_prob`, but cannot be sampled. `KL(q || LogUniform)` leaves
+    out a constant, which has no gradient: for a Gaussian `q` the true value is smaller by
+    2.0541200 + log C nats per weight.
 
     Args:
         kl: `"exact"` for the closed form of Hron et al. with its Dawson-integral
             gradient, or `"molchanov"` for the approximation of Molchanov et al.,
-            which is off by at most 0.0094 nats a weight and cheaper.
+            which is cheaper and wrong by at most 0.0094 nats per weight.
         dtype: Floating-point type of the weights.
         validate_args: As in every TFP distribution.
         allow_nan_stats: As in every TFP distribution.

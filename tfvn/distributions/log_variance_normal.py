@@ -1,4 +1,4 @@
-"""A Normal that knows the logarithm of its variance."""
+"""A Normal whose parameter is the logarithm of its variance."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ _SMALLEST_SCALE = 1e-12
 
 @register
 class LogVarianceNormal(tfd.Normal):
-    """A `tfd.Normal` that is given by the logarithm of its variance.
+    """A `tfd.Normal` whose parameter is the logarithm of its variance.
 
-    Every KL needs that logarithm; known, it need not be taken of each weight again.
+    Every KL needs this logarithm. Storing it saves computing it again for each weight.
 
     Args:
         loc: Means.
         log_variance: Logarithms of the variances.
-        variances: The variances and their sums, where they are known already.
+        variances: The variances and their sums, if they have been computed already.
         validate_args: As in every TFP distribution.
         allow_nan_stats: As in every TFP distribution.
         name: Name of the distribution.
@@ -43,7 +43,7 @@ class LogVarianceNormal(tfd.Normal):
         name: str = "LogVarianceNormal",
     ):
         parameters = dict(locals())
-        # A copy may have another logarithm, and finds its own.
+        # `copy(log_variance=...)` must not keep the variances of the old logarithm.
         parameters.pop("variances")
         self.log_variance = tf.convert_to_tensor(log_variance)
         self._variances = variances

@@ -7,16 +7,17 @@ from tensorflow_probability import distributions as tfd
 
 from tfvn.distributions.serialization import register, remember
 
-# The smallest standard deviation: a mean of zero would otherwise have no density.
+# The smallest standard deviation. Without it, a weight of mean zero would have scale zero
+# and no density.
 _SMALLEST_SCALE = 1e-12
 
 
 @register
 class MultiplicativeNormal(tfd.Normal):
-    """The law `N(loc, alpha loc^2)` of a weight times noise from `N(1, alpha)`.
+    """The distribution `N(loc, alpha loc^2)` of a weight times noise from `N(1, alpha)`.
 
-    It is a class of its own because its KL to the log-uniform and the ARD prior is a
-    function of `alpha` alone, whatever `loc` is, even zero.
+    It needs its own class because its KL to the log-uniform and the ARD prior depends on
+    `alpha` alone and not on `loc`, even if `loc` is zero.
 
     Args:
         loc: Means.

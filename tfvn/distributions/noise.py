@@ -1,7 +1,8 @@
-"""Laws of multiplicative noise: their aliases, how they are drawn, what they induce.
+"""Distributions of multiplicative noise: aliases, sampling, and the priors they imply.
 
-A law of noise is a scalar `tfd.Distribution`; an alias stands for one. The product of noise
-and a Normal weight is a scale mixture, the prior that the noise puts on the weight.
+The law of a noise is a scalar `tfd.Distribution`, for which users may write an alias. The
+product of noise and a Normal weight is a scale mixture: the prior that the noise implies
+for the weight.
 """
 
 import math
@@ -28,12 +29,13 @@ _BUILDERS: dict[str, Builder] = {}
 
 
 def register_noise(alias: str) -> Callable[[Builder], Builder]:
-    """Gives a law of noise an alias (a decorator).
+    """Registers a distribution of noise under an alias (a decorator).
 
-    The decorated function makes the law from keyword arguments that have defaults.
+    The decorated function returns the distribution. All its arguments are keywords with
+    defaults.
 
     Args:
-        alias: What users write.
+        alias: The name that users pass as `noise`.
     """
 
     def decorator(builder: Builder) -> Builder:
@@ -43,9 +45,9 @@ def register_noise(alias: str) -> Callable[[Builder], Builder]:
     return decorator
 
 
-# By default noise has a variance of about a quarter of its squared mean, that of dropout
-# with a rate of 0.2. Laws without a natural size have a mean square of 1, so that the
-# marginal prior has the variance of the Normal that it was made from.
+# By default, noise has a variance of about a quarter of its squared mean, as dropout with a
+# rate of 0.2 has. Distributions without a natural scale get a mean square of 1, so that the
+# marginal prior has the same variance as its Normal factor.
 
 
 @register_noise("bernoulli")
@@ -85,7 +87,7 @@ def noise_aliases() -> list[str]:
 
 
 def noise_law(noise: Any, **parameters: float) -> tfd.Distribution:
-    """Returns the law that an alias, with parameters or without, stands for.
+    """Returns the distribution of a noise, given its alias and parameters.
 
     | alias | parameters | law | marginal prior of a weight |
     | --- | --- | --- | --- |
@@ -96,11 +98,12 @@ def noise_law(noise: Any, **parameters: float) -> tfd.Distribution:
     | `"half_cauchy"` | `scale=1.0` | half-Cauchy | horseshoe |
 
     Args:
-        noise: One of the aliases, or a scalar `tfd.Distribution`, which is returned.
-        **parameters: Parameters of the aliased law.
+        noise: One of the aliases, or a scalar `tfd.Distribution`, which is returned
+            unchanged.
+        **parameters: Parameters of the distribution, only together with an alias.
 
     Returns:
-        A `tfd.Distribution` over one number.
+        A scalar `tfd.Distribution`.
 
     Example:
 
@@ -111,7 +114,7 @@ def noise_law(noise: Any, **parameters: float) -> tfd.Distribution:
     if is_config(noise):
         noise = deserialize(noise)
     if isinstance(noise, str) and noise in _BUILDERS:
-        # Outside of the graph, if a layer is made while one is traced.
+        # Outside of the graph, in case the layer is created while one is being traced.
         with tf.init_scope():
             return _BUILDERS[noise](**parameters)
     is_scalar = (
@@ -121,19 +124,20 @@ def noise_law(noise: Any, **parameters: float) -> tfd.Distribution:
     )
     if not is_scalar:
         raise ValueError(
-            f"Unknown noise: expected one of {noise_aliases()}, or a `tfd.Distribution` "
-            f"over one number. Received: noise={noise!r}"
+            f"Unknown noise: expected one of {noise_aliases()}, or a scalar "
+            f"`tfd.Distribution`. Received: noise={noise!r}"
         )
     if parameters:
         raise ValueError(
-            "A distribution has its parameters already; expected none beside it. "
+            "A distribution already has its parameters; pass parameters only together "
+            "with an alias. "
             f"Received: {', '.join(f'{k}={v!r}' for k, v in parameters.items())}"
         )
     return noise
 
 
 def center(law: tfd.Distribution) -> float:
-    """Returns the mean of a law, or its median where it has no finite mean."""
+    """Returns the mean of a distribution, or the median if it has no finite mean."""
     with tf.init_scope():
         for statistic in (law.mean, lambda: law.quantile(0.5)):
             try:
@@ -143,20 +147,20 @@ def center(law: tfd.Distribution) -> float:
             if math.isfinite(value):
                 return value
     raise ValueError(
-        "The law of a noise must have a finite mean or a median that TFP knows. "
-        f"Received: noise={law}"
+        "The distribution of a noise must have a finite mean or a median that TFP can "
+        f"compute. Received: noise={law}"
     )
 
 
 def sample(law: tfd.Distribution, shape: Any, seed: Tensor) -> Tensor:
-    """Draws noise in float32.
+    """Samples noise in float32.
 
-    The commonest laws are drawn by `tfvn.random`, which is faster than TFP.
+    The most common distributions are sampled by `tfvn.random`, which is faster than TFP.
 
     Args:
-        law: A law of noise.
+        law: The distribution of the noise.
         shape: Shape of the noise.
-        seed: A seed of `tfvn.random.SeedGenerator`.
+        seed: A seed from a `tfvn.random.SeedGenerator`.
     """
     if type(law) is tfd.Bernoulli:
         threshold = 2.0 * tf.cast(law.probs_parameter(), tf.float32) - 1.0
@@ -171,20 +175,21 @@ def sample(law: tfd.Distribution, shape: Any, seed: Tensor) -> Tensor:
 
 
 def marginal_prior(noise: Any, scale: float = 1.0) -> tfd.Distribution:
-    """Returns the prior that noise induces on a weight: the law of `noise * N(0, scale^2)`.
+    """Returns the prior that noise implies for a weight: that of `noise * N(0, scale^2)`.
 
-    To train a weight under multiplicative noise is to look for its posterior mode under
-    this prior. The noise is the raw law: a layer with `normalize=True` divides it by its mean,
-    and so the scale of the prior, which is wider then if the mean is below 1.
+    Training a weight with multiplicative noise finds its posterior mode under this prior.
+    The prior is that of the noise itself. A layer with `normalize=True` divides the noise
+    by its mean, which divides the scale of the prior by that mean too: the prior gets wider
+    if the mean is below 1.
 
     Args:
         noise: An alias or a `tfd.Distribution`, as in `tfvn.distributions.noise_law`.
         scale: Standard deviation of the Normal factor, a positive number.
 
     Returns:
-        A `tfd.Distribution` with `log_prob`, `cdf` and `sample`, in closed form for the
-        laws of `noise_law`, but for Gaussian noise with a mean, and by quadrature for
-        other laws with a density.
+        A `tfd.Distribution` with `log_prob`, `cdf` and `sample`. For the aliases of
+        `noise_law` it has a closed form, except for Gaussian noise with a mean other than
+        zero. That, and any other noise with a density, uses quadrature.
 
     Example:
 
@@ -203,8 +208,8 @@ def marginal_prior(noise: Any, scale: float = 1.0) -> tfd.Distribution:
         return prior
     if not is_density(law):
         raise ValueError(
-            "The marginal prior is known for Bernoulli noise and for noise with a "
-            f"density. Received: noise={law}"
+            "The marginal prior can be computed for Bernoulli noise and for scalar noise "
+            f"with a density only. Received: noise={law}"
         )
     return ScaleMixture(law, scale)
 
@@ -213,8 +218,8 @@ def _bernoulli_marginal(law: tfd.Bernoulli, scale: float) -> tfd.Distribution:
     keep = float(law.probs_parameter())
     if keep == 0:
         raise ValueError(
-            "Noise that is always zero leaves no weight to have a prior; expected a keep "
-            "probability above 0. Received: probs=0.0"
+            "Noise that is always zero implies no prior, because every weight is zero; "
+            "expected a keep probability above 0. Received: probs=0.0"
         )
     if keep == 1:
         return tfd.Normal(0.0, scale)
@@ -251,13 +256,13 @@ _MARGINALS: dict[type, Callable[[Any, float], tfd.Distribution | None]] = {
 
 
 def inverse_square_moments(law: tfd.Distribution) -> tuple[float, float]:
-    """Returns the mean and the variance of `noise^-2`, infinite where they are.
+    """Returns the mean and the variance of `noise^-2`, which may be infinite.
 
-    They are finite only where there is little mass near zero. Of laws other than those of
-    `noise_law` nothing is known, and the answer is NaN.
+    They are finite only if the noise has little mass near zero. For distributions that
+    have no alias in `noise_law`, the result is NaN.
 
     Args:
-        law: A law of noise.
+        law: The distribution of the noise.
     """
     if isinstance(law, InverseNakagami):
         spread = float(law.spread)

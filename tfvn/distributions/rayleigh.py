@@ -1,4 +1,4 @@
-"""The Rayleigh law: noise that makes a Laplace of a Normal."""
+"""The Rayleigh distribution: a Normal times this noise is a Laplace."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ from tfvn.distributions.serialization import register
 
 @register
 class Rayleigh(Scalar, tfd.Distribution):
-    """The law of the length of a vector of two independent `N(0, scale^2)`.
+    """The distribution of the length of a vector of two independent `N(0, scale^2)`.
 
     Its square is exponential with mean `2 scale^2`, so that the product with an
     independent `N(0, s^2)` is `Laplace(0, scale s)`.
 
     Args:
-        scale: Mode of the law, positive.
+        scale: Mode of the distribution, positive.
         validate_args: As in every TFP distribution.
         allow_nan_stats: As in every TFP distribution.
         name: Name of the distribution.
@@ -61,7 +61,7 @@ class Rayleigh(Scalar, tfd.Distribution):
     def _sample_n(self, n: Any, seed: Any = None) -> Any:
         seed = tfp.random.sanitize_seed(seed)
         shape = tf.concat([[n], tf.shape(self.scale)], axis=0)
-        # On [0, 1); the logarithm never meets a zero.
+        # On [0, 1), so that the logarithm in `_quantile` never gets a zero.
         uniform = (random.uniform(shape, seed, self.dtype) + 1.0) / 2.0
         return self._quantile(uniform)
 

@@ -1,4 +1,4 @@
-"""What all distributions of single numbers have in common."""
+"""The event shape that all distributions of single numbers share."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import tensorflow as tf
 
 
 class Scalar:
-    """The shape of one draw, for a `tfd.Distribution` of single numbers.
+    """Gives a `tfd.Distribution` of single numbers the event shape of a scalar.
 
-    It comes before `tfd.Distribution` among the bases.
+    List it before `tfd.Distribution` among the base classes.
     """
 
     def _event_shape_tensor(self) -> Any:

@@ -1,4 +1,4 @@
-"""Normals of a random scale, by quadrature: for noise without a closed form."""
+"""Normals with a random scale, by quadrature, for noise without a closed form."""
 
 from typing import Any
 
@@ -12,27 +12,28 @@ from tfvn.distributions import trainable
 from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.serialization import register
 
-# Quadrature is over log|noise|, in panels of at most this width, each with so many
-# Gauss-Legendre nodes. A Normal is a smooth function of its log scale, so panels need
-# be narrow only where the law of the noise is. The first range on both sides of zero that
-# has all mass, up to the first of the errors, is taken, and no error above the second.
+# The quadrature integrates over log|noise|, in panels of at most `_PANEL_WIDTH`, each with
+# `_NODES_PER_PANEL` Gauss-Legendre nodes. A Normal is a smooth function of its log scale, so
+# panels need be narrow only where the density of the noise is. `_LOG_RANGES` are tried in
+# order until the mass that was found is 1 within `_ERRORS[0]`. If the last range is wrong
+# by more than `_ERRORS[1]`, that is an error.
 _LOG_RANGES = (20.0, 80.0, 700.0)
 _ERRORS = (1e-5, 1e-3)
 _PANEL_WIDTH = 0.5
 _NODES_PER_PANEL = 8
 
-# Panels end at quantiles too, those of a Normal at so many standard deviations, and at
-# the ends of the support.
+# Panels also end at quantiles of the noise, at the levels that a Normal has at these
+# numbers of standard deviations, and at the ends of the support.
 _DEVIATIONS = np.arange(-6.0, 6.5, 0.5)
 
 
 @register
 class ScaleMixture(Scalar, tfd.Distribution):
-    """The law of `noise * N(0, scale^2)` for any noise that has a smooth density.
+    """The distribution of `noise * N(0, scale^2)` for noise with a smooth density.
 
-    Samples are such products. The density and the distribution function are integrals
-    over the noise, computed by Gauss-Legendre quadrature in its logarithm: a mixture of
-    a few hundred Normals.
+    Samples are products of a noise and a Normal. The density and the distribution function
+    are integrals over the noise, computed by Gauss-Legendre quadrature in its logarithm: a
+    mixture of a few hundred Normals.
 
     Args:
         noise: A scalar `tfd.Distribution` with a density.
@@ -65,13 +66,13 @@ class ScaleMixture(Scalar, tfd.Distribution):
         parameters = dict(locals())
         if not is_density(noise):
             raise ValueError(
-                "The noise of a `ScaleMixture` must be one law of one number, with a "
-                f"density. Received: noise={noise}"
+                "The noise of a `ScaleMixture` must be a single scalar distribution with "
+                f"a density. Received: noise={noise}"
             )
         if trainable.variables(noise):
             raise ValueError(
-                "The noise of a `ScaleMixture` is integrated over once, and can't be "
-                "learned; make its parameters numbers. "
+                "The parameters of the noise of a `ScaleMixture` can't be trained, "
+                "because the integral over the noise is computed once; make them numbers. "
                 f"Received: noise={noise} with variables"
             )
         self.noise = noise
@@ -114,7 +115,7 @@ class ScaleMixture(Scalar, tfd.Distribution):
 
     def _components(self) -> tuple[tfd.Distribution, Any]:
         """Returns the Normals of the quadrature and the logarithms of their weights."""
-        # Once, outside of a graph: the noise is a constant.
+        # Computed outside of any graph, because the noise is a constant.
         with tf.init_scope():
             for end in self._log_ranges():
                 nodes, weights = self._nodes_and_weights(end)
@@ -124,10 +125,10 @@ class ScaleMixture(Scalar, tfd.Distribution):
                     break
             if not error < _ERRORS[1]:
                 raise ValueError(
-                    "The quadrature of a `ScaleMixture` must find all mass of the noise, in "
-                    f"sizes from exp(-{end:g}) to exp({end:g}); float64 has a wider range "
-                    f"than float32. Received: noise={self.noise}, with a mass of "
-                    f"{float(mass):.4f} there"
+                    "The quadrature of a `ScaleMixture` must find all mass of the noise "
+                    f"between exp(-{end:g}) and exp({end:g}); a noise in float64 has a "
+                    f"wider range than one in float32. Received: noise={self.noise}, with "
+                    f"a mass of {float(mass):.4f} there"
                 )
             log_weights = tf.math.log(weights) - tf.math.log(mass)
         scales = tf.expand_dims(self.scale, -1) * nodes
@@ -140,29 +141,29 @@ class ScaleMixture(Scalar, tfd.Distribution):
     def _nodes_and_weights(self, end: float) -> tuple[Any, Any]:
         log_nodes, widths = _quadrature(self.noise, end)
         nodes = tf.constant(np.exp(log_nodes), self.dtype)
-        # Of a noise that may be negative only the size counts.
+        # A Normal is symmetric, so the sign of the noise does not matter.
         density = self._density(nodes) + self._density(-nodes)
         return nodes, density * nodes * widths.astype(self.dtype.as_numpy_dtype)
 
     def _density(self, nodes: Any) -> Any:
         density = self.noise.prob(nodes)
-        # Outside of its support a law of TFP may answer anything.
+        # Outside of the support, `prob` of a TFP distribution may return NaN or infinity.
         return tf.where(tf.math.is_finite(density), density, tf.zeros_like(density))
 
 
 def is_density(law: Any) -> bool:
-    """Whether a law is one of one number, and has a density."""
+    """Whether a distribution is a single scalar one with a density."""
     if law.event_shape.rank != 0 or law.batch_shape.rank != 0:
         return False
     try:
-        # There are no maps onto the support of a discrete law, whatever its type.
+        # TFP has no bijector onto the support of a discrete distribution.
         return law.experimental_default_event_space_bijector() is not None
     except NotImplementedError:
         return law.dtype.is_floating
 
 
 def _quadrature(noise: tfd.Distribution, end: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns nodes on the axis of `log|noise|`, and the widths they stand for."""
+    """Returns the nodes, values of `log|noise|`, and the weight of each node."""
     borders = np.arange(-end, end, _PANEL_WIDTH)
     try:
         normal = tfd.Normal(np.float64(0.0), 1.0)

@@ -1,9 +1,9 @@
 """Priors inside a Keras config: `tfd.Distribution` objects as plain data.
 
-A distribution is saved as its class and the parameters it was made from, so that
-every TFP distribution of numbers, arrays, variables and other distributions can be a
-prior of a layer that is saved and loaded. A variable comes back as a variable, with the
-value that it had.
+A distribution is saved as the name of its class and the arguments of its constructor. So
+a layer can be saved and loaded with any TFP distribution as its prior whose arguments are
+numbers, arrays, variables or other distributions. A loaded variable is a variable again,
+with the value that it had.
 """
 
 import inspect
@@ -12,42 +12,39 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-
-# Where Keras keeps, for as long as a model is saved or loaded, which objects are shared
-# by its layers.
-from keras.src.backend.common import global_state
-from keras.src.saving import serialization_lib
 from tensorflow_probability import bijectors as tfb
 from tensorflow_probability import distributions as tfd
 
+from tfvn.utils import private
+
 _CUSTOM: dict[str, type] = {}
 
-# Arguments that say how a distribution computes, not which one it is.
+# Arguments that do not change which distribution it is.
 _INCIDENTAL = {"name", "validate_args", "allow_nan_stats"}
 
 
 def register(cls: type) -> type:
-    """Lets a `tfd.Distribution` of one's own be saved as a prior (a decorator).
+    """Makes your own `tfd.Distribution` class a prior that can be saved (a decorator).
 
-    The class must pass the arguments of its constructor on as `parameters`, as TFP's
-    own distributions do.
+    The class must pass the arguments of its constructor to `tfd.Distribution` as
+    `parameters`, as TFP's own distributions do.
     """
     _CUSTOM[cls.__name__] = cls
     return cls
 
 
 def remember(distribution: Any, arguments: dict[str, Any]) -> None:
-    """Sets the arguments that a distribution was made from.
+    """Stores the constructor arguments of a distribution, for copies and for saving.
 
-    For a subclass of one of TFP's distributions that is made from other arguments:
-    TFP keeps those of the base class, and copies by them.
+    Needed in a subclass of a TFP distribution whose constructor has other arguments than
+    the base class: TFP would store, and copy with, those of the base class.
 
     Args:
         distribution: The distribution, at the end of its constructor.
         arguments: The `locals()` of its constructor.
     """
     kept = {k: v for k, v in arguments.items() if k not in ("self", "__class__")}
-    distribution._parameters = distribution._no_dependency(kept)  # noqa: SLF001
+    private.set_parameters(distribution, kept)
 
 
 def serialize(distribution: Any) -> dict[str, Any]:
@@ -57,7 +54,7 @@ def serialize(distribution: Any) -> dict[str, Any]:
         distribution: A distribution of TFP, of this library, or a registered one.
 
     Returns:
-        A dictionary of strings, numbers, lists and such dictionaries.
+        A dictionary of strings, numbers, lists and nested dictionaries.
     """
     cls: Any = distribution.__class__
     name = cls.__name__
@@ -92,9 +89,9 @@ def _find(name: str) -> Any:
 
 
 def _parameters(part: Any) -> dict[str, Any]:
-    """Returns what a distribution or a bijector was made from, as plain data."""
+    """Returns the constructor arguments of a distribution or bijector, as plain data."""
     cls: Any = part.__class__
-    # Of `__init__`: some of TFP's classes have a `__new__` that takes anything.
+    # The signature of `__init__`: some TFP classes have a `__new__` that accepts anything.
     accepted = inspect.signature(cls.__init__).parameters
     return {
         key: _to_data(value, f"`{key}` of `{cls.__name__}`")
@@ -119,7 +116,7 @@ def _to_data(value: Any, where: str) -> Any:
         }
     if isinstance(value, tfb.Bijector) and _is_of_tfb(value):
         return {"bijector": type(value).__name__, "parameters": _parameters(value)}
-    # Before the plain numbers, of which a NumPy scalar may be one.
+    # Checked before plain numbers, because a NumPy float is also a Python float.
     if tf.is_tensor(value) or isinstance(value, np.ndarray | np.generic):
         return _array_to_data(value)
     if isinstance(value, bool | int | float | str):
@@ -129,8 +126,9 @@ def _to_data(value: Any, where: str) -> Any:
     if isinstance(value, list | tuple):
         return [_to_data(item, where) for item in value]
     raise ValueError(
-        f"A prior is saved as numbers, arrays, variables and distributions, but {where} is none "
-        "of them; give the prior other parameters or leave the layer unsaved. "
+        "A prior can be saved if its parameters are numbers, arrays, variables and "
+        f"distributions, but {where} is none of them; give the prior other parameters or "
+        "do not save the layer. "
         f"Received: {value!r}"
     )
 
@@ -154,17 +152,17 @@ def _variable_to_data(variable: tf.Variable) -> dict[str, Any]:
         "trainable": variable.trainable,
         "name": variable.name.partition(":")[0],
     }
-    if global_state.get_global_attribute("shared_objects/id_to_config_map") is not None:
-        # A model is being saved, in which other layers may have the same variable.
+    if private.is_saving():
+        # A model is being saved, and other layers in it may share this variable.
         data["shared_object_id"] = id(variable)
     return data
 
 
 def _variable_from_data(data: dict[str, Any]) -> tf.Variable:
     shared = data.get("shared_object_id")
-    variable = None if shared is None else serialization_lib.get_shared_object(shared)
+    variable = None if shared is None else private.get_shared_object(shared)
     if variable is None:
-        # Outside of the graph, if one is being traced.
+        # Outside of the graph, in case one is being traced.
         with tf.init_scope():
             variable = tf.Variable(
                 _array_from_data(data["variable"]),
@@ -172,7 +170,7 @@ def _variable_from_data(data: dict[str, Any]) -> tf.Variable:
                 name=data["name"],
             )
         if shared is not None:
-            serialization_lib.record_object_after_deserialization(variable, shared)
+            private.record_object_after_deserialization(variable, shared)
     return variable
 
 

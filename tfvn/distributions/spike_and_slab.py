@@ -15,15 +15,17 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
     """A mixture of a wide slab, `N(0, slab_scale^2)`, and a narrow spike at zero.
 
     The spike is a second zero-mean Normal or, with a scale of 0, an atom: the weight is
-    exactly zero. That is what Bernoulli noise makes of a Normal. `log_prob` is then a
-    density against Lebesgue measure plus a unit mass at zero: at zero it is the
-    logarithm of the atom's probability, elsewhere that of the slab's part.
+    then exactly zero with positive probability. A Normal weight times Bernoulli noise has
+    this distribution. With an atom, `log_prob` is a density with respect to Lebesgue
+    measure plus a unit mass at zero: at zero it returns the logarithm of the atom's
+    probability, elsewhere the log density of the slab times the slab's probability.
 
     Args:
         slab_scale: Standard deviation of the slab.
-        spike_scale: Standard deviation of the spike, smaller, or 0 for an atom.
-        slab_probability: Probability of the slab. This and the scales are numbers or,
-            in a prior that is learned, variables.
+        spike_scale: Standard deviation of the spike, smaller than that of the slab, or 0
+            for an atom.
+        slab_probability: Probability of the slab. The probability and the scales may be
+            numbers or, in a prior that is trained, variables.
         name: Name of the distribution.
 
     Example:
@@ -47,16 +49,16 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
         name: str = "SpikeAndSlab",
     ):
         parameters = dict(locals())
-        # A prior that is learned is made anew in every step, of tensors whose values are
-        # not known when the step is traced.
+        # A prior that is trained is rebuilt in every step from tensors, whose values are
+        # unknown while the step is traced. Those are not checked.
         slab, spike, probability = (
             None if trainable.is_variable(value) else as_number(value)
             for value in (slab_scale, spike_scale, slab_probability)
         )
         if slab is not None and spike is not None and not 0 <= spike < slab:
             raise ValueError(
-                "The scales of a `SpikeAndSlab` must be positive, that of the spike the "
-                "smaller one or 0 for an atom. "
+                "The slab of a `SpikeAndSlab` must have a positive scale, and the spike a "
+                "smaller positive one, or 0 for an atom. "
                 f"Received: slab_scale={slab} and spike_scale={spike}"
             )
         if probability is not None and not 0 < probability < 1:
@@ -82,7 +84,8 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
         return {}
 
-    # A Normal of scale 0 has no density and, at zero, no distribution function.
+    # A Normal with scale 0 has no density, and its `cdf` at zero is NaN, so the methods
+    # below treat the atom separately.
 
     def _log_prob(self, x: Any) -> Any:
         if not self._has_atom:

@@ -1,8 +1,8 @@
-"""Sums over all weights, in few passes over them.
+"""Sums over all weights, computed in few passes over them.
 
-They are float64, because near the prior the sums of a divergence cancel. Their gradients are
-written down: the automatic ones take two to four times as many passes over the weights, and
-with them memory that has to be found in every step.
+The sums are float64, because near the prior the terms of a KL divergence cancel. Their
+gradients are written by hand: automatic gradients take two to four times as many passes over
+the weights, and allocate memory for each in every step.
 """
 
 from typing import Any, NamedTuple
@@ -21,16 +21,16 @@ class Exponentials(NamedTuple):
 
 
 def exponentials(x: Tensor) -> Exponentials:
-    """Returns the exponentials with their sums, for what needs all of them.
+    """Returns the exponentials of a tensor together with the sums that a KL needs.
 
     Args:
         x: A tensor.
 
     Returns:
-        `exp(x)`, and the sums of `exp(x)` and of `x`, of which the gradient with respect
-        to `x` is taken in one go.
+        `exp(x)`, and the sums of `exp(x)` and of `x`. One expression computes the gradient
+        of all three with respect to `x`.
     """
-    # A function with a gradient of its own takes no variables of a strategy.
+    # `tf.custom_gradient` does not accept the variables of a strategy, only tensors.
     return Exponentials(*_exponentials(tf.convert_to_tensor(x)))
 
 
@@ -67,9 +67,9 @@ def sum_of_squares(x: Tensor) -> Any:
 
 @tf.custom_gradient
 def quick_sum_of_squares(x: Tensor) -> Any:
-    """Returns the sum of the squares, which are never stored.
+    """Returns the sum of the squares without storing the squares.
 
-    It is as exact as a float32, enough where nothing cancels: for means.
+    It has the precision of float32, which is enough for means, whose squares do not cancel.
     """
     value = 2.0 * tf.cast(tf.nn.l2_loss(x), tf.float64)
     return value, lambda upstream: _doubled(upstream, x)
@@ -92,7 +92,7 @@ def sum_of_logs_of_products(left: Tensor, right: Tensor) -> Any:
 
     def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
         slope = tf.cast(upstream, products.dtype) / products
-        # Thin products are faster the wide way round.
+        # Computed as the transpose of a wide product, which is faster than a tall one.
         slope_right = tf.transpose(tf.matmul(left, slope, transpose_a=True))
         return tf.matmul(slope, right), slope_right
 
@@ -100,12 +100,12 @@ def sum_of_logs_of_products(left: Tensor, right: Tensor) -> Any:
 
 
 def _sum(x: Tensor) -> Tensor:
-    # The sums of rows are converted to float64, rather than every element.
+    # Converts the sums of rows to float64 instead of every element.
     rows = tf.reduce_sum(x, axis=-1) if x.shape.rank else x
     return tf.reduce_sum(tf.cast(rows, tf.float64))
 
 
 def _plus(x: Tensor, number: Tensor) -> Tensor:
-    # The gradient of a sum that nobody used is a constant zero, and adding it a pass.
+    # The gradient of an unused sum is a constant zero; adding it would cost a pass.
     is_zero = tf.get_static_value(number) == 0.0
     return x if is_zero else x + tf.cast(number, x.dtype)

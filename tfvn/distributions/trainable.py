@@ -1,10 +1,10 @@
-"""Priors that are learned: distributions with variables among their parameters.
+"""Trainable priors: distributions with variables among their parameters.
 
 A parameter may be a `tf.Variable`, a `keras.Variable` or a
-`tfp.util.TransformedVariable`. The layer that a prior is given to owns the variables from
-then on, so that optimizers, `save` and `summary` find them. Optimizers of Keras take
-`keras.Variable`s; each `tf.Variable` gets one, which holds that very variable, so that
-whoever made it reads off what was learned.
+`tfp.util.TransformedVariable`. The layer that gets the prior owns its variables, so that
+optimizers, `save` and `summary` find them. Keras optimizers need `keras.Variable`s, so each
+`tf.Variable` is wrapped in a `keras.Variable` that shares its storage: the user's
+`tf.Variable` always has the trained value.
 """
 
 import weakref
@@ -14,23 +14,25 @@ import keras
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn.utils import private
+
 Tensor = Any
 
-# Where a `tf.Variable` keeps the `keras.Variable` that holds it: there must be one only,
-# or two layers that share a prior would count its variable, and update it, twice.
+# The attribute of a `tf.Variable` that stores the `keras.Variable` around it. There must be
+# only one: otherwise two layers that share a prior would count and update its variable twice.
 _HOLDER = "_tfvn_keras_variable"
 
-# Where a variable that is learned keeps the layers whose prior it is in.
+# The attribute of a trainable variable that stores the layers whose prior contains it.
 _LAYERS = "_tfvn_layers"
 
 
 def with_tf_variables(distribution: tfd.Distribution) -> tfd.Distribution:
-    """Returns a distribution with `tf.Variable`s for the `keras.Variable`s in it.
+    """Returns a copy with each `keras.Variable` replaced by its `tf.Variable`.
 
-    TFP would read off a `keras.Variable` once, and never look again.
+    TFP would read the value of a `keras.Variable` once and never update it.
 
     Args:
-        distribution: A distribution. It is returned as it is if there are none in it.
+        distribution: A distribution. Without any `keras.Variable` it is returned unchanged.
     """
 
     def replace(value: Any) -> Any:
@@ -67,27 +69,27 @@ def variables(distribution: tfd.Distribution) -> list[keras.Variable]:
 
 
 def add_layer(variable: keras.Variable, layer: keras.Layer) -> None:
-    """Makes a variable of a prior one of a layer's own, as others may have done before.
+    """Adds a variable of a prior to a layer; several layers may share the variable.
 
     Args:
         variable: The variable.
         layer: The layer.
     """
     if hasattr(variable, _LAYERS):
-        variable.trainable = True  # Keras sorts by it, and another layer may be frozen
+        # Another layer may have frozen it, and Keras sorts variables by `trainable`.
+        variable.trainable = True
     elif variable.trainable:
         setattr(variable, _LAYERS, weakref.WeakSet())
-    # As `add_weight` does with a variable that it has made.
-    layer._track_variable(variable)  # noqa: SLF001
+    private.track_variable(layer, variable)
     if hasattr(variable, _LAYERS):
         getattr(variable, _LAYERS).add(layer)
         freeze_or_not(variable)
 
 
 def freeze_or_not(variable: keras.Variable) -> None:
-    """Freezes a variable that is learned if all layers that it belongs to are frozen.
+    """Freezes a trainable variable if all layers that share it are frozen.
 
-    Keras would freeze it with any of them.
+    Keras would freeze it as soon as one of them is frozen.
 
     Args:
         variable: A variable of a prior.
@@ -98,13 +100,13 @@ def freeze_or_not(variable: keras.Variable) -> None:
 
 
 def current(distribution: tfd.Distribution) -> tfd.Distribution:
-    """Returns a distribution whose parameters are what its variables are now.
+    """Returns a distribution built from the present values of its variables.
 
-    It is made anew, so that gradients reach the variables of every class of distribution:
-    many read their parameters in the constructor only.
+    It is a new object, so that gradients reach the variables: many distribution classes
+    read their parameters in the constructor only.
 
     Args:
-        distribution: A distribution. It is returned as it is if it has no variables.
+        distribution: A distribution. Without variables it is returned unchanged.
     """
 
     def read(value: Any) -> Any:
@@ -116,18 +118,18 @@ def current(distribution: tfd.Distribution) -> tfd.Distribution:
 
 
 def check_is_learned(distribution: tfd.Distribution) -> None:
-    """Raises if a variable has no gradient, so that it would never be learned.
+    """Raises an error if a variable has no gradient and so could never be trained.
 
     Args:
         distribution: A distribution, perhaps with variables.
     """
     trained = [v for v in variables(distribution) if v.trainable]
-    # The variables of a strategy can be read by its replicas alone.
+    # Only the replicas of a strategy can read its variables.
     if not trained or tf.distribute.has_strategy():
         return
     missing: list[str] = []
 
-    # In a graph of its own, because a layer may be built while one is traced.
+    # In a separate graph, because the layer may be built while another one is traced.
     def trace() -> None:
         with tf.GradientTape() as tape:
             log_prob = current(distribution).log_prob(tf.ones((), distribution.dtype))
@@ -141,13 +143,13 @@ def check_is_learned(distribution: tfd.Distribution) -> None:
     if missing:
         raise ValueError(
             "Every trainable variable of a prior must have a gradient, or it would never "
-            "be learned; make it a number, or a variable with `trainable=False`. "
+            "be trained; make it a number, or a variable with `trainable=False`. "
             f"Received: prior={distribution} with no gradient for {missing}"
         )
 
 
 def check_strategy(distribution: tfd.Distribution) -> None:
-    """Raises if a strategy could not update the variables of a distribution.
+    """Raises an error if the strategy can't update the variables of a distribution.
 
     Args:
         distribution: A distribution, perhaps with variables.
@@ -165,12 +167,13 @@ def check_strategy(distribution: tfd.Distribution) -> None:
 
 
 def is_variable(value: Any) -> bool:
-    """Whether a parameter changes in training: a variable, or made from one."""
+    """Whether a parameter changes in training: a variable, or computed from one."""
     return isinstance(value, tf.Variable | keras.Variable) or _is_deferred(value)
 
 
 def _is_deferred(value: Any) -> bool:
-    # A `TransformedVariable`: as TFP tells it from a distribution or a bijector.
+    # A `TransformedVariable`. TFP distinguishes it from a distribution or a bijector by
+    # the same two attributes.
     return (
         isinstance(value, tf.Module)
         and hasattr(value, "dtype")
@@ -183,7 +186,7 @@ def _holder(variable: tf.Variable) -> keras.Variable:
     holder = getattr(variable, _HOLDER, None)
     if holder is None:
         name = variable.name.partition(":")[0].replace("/", "_")
-        # Outside of the graph, if the layer is built while one is traced.
+        # Outside of the graph, in case the layer is built while one is being traced.
         with tf.init_scope():
             holder = keras.Variable(
                 tf.zeros(variable.shape, variable.dtype),
@@ -191,15 +194,16 @@ def _holder(variable: tf.Variable) -> keras.Variable:
                 autocast=False,
                 name=name,
             )
-        # What Keras's own constructor does with a `tf.Variable`, but for the conversion
-        # to a tensor that it begins with.
-        holder._initialize(variable)  # noqa: SLF001
+        private.set_tf_variable(holder, variable)
         setattr(variable, _HOLDER, holder)
     return holder
 
 
 def _map(function: Any, distribution: tfd.Distribution) -> tfd.Distribution:
-    """Returns a copy with other parameters, or the same if none is another."""
+    """Returns a copy with `function` applied to each parameter.
+
+    If no parameter changes, it returns the distribution itself.
+    """
     changed = {}
     for key, value in distribution.parameters.items():
         new = _map_value(function, value)

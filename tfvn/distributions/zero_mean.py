@@ -1,8 +1,8 @@
-"""The zero-mean laws of a variance layer's weights (Neklyudov et al., section 3.3).
+"""Zero-mean distributions of a variance layer's weights (Neklyudov et al., section 3.3).
 
-They are classes of their own, not a `tfd.Normal(0, scale)`, because KL divergences
-are looked up by type: against the log-uniform and the ARD prior a zero-mean law has
-a constant KL, whatever its scale, even a scale of zero.
+They are separate classes instead of a `tfd.Normal(0, scale)`, because TFP looks up KL
+divergences by type: the KL of a zero-mean distribution to the log-uniform and the ARD prior
+is constant, whatever its scale, even a scale of zero.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from tfvn.distributions.serialization import register, remember
 
 @register
 class ZeroMeanNormal(tfd.Normal):
-    """The law `N(0, scale^2)`.
+    """The distribution `N(0, scale^2)`.
 
     Args:
         scale: Standard deviation, positive.
@@ -45,7 +45,7 @@ class ZeroMeanNormal(tfd.Normal):
 
 @register
 class ZeroMeanUniform(tfd.Uniform):
-    """The uniform law on `[-scale, scale)`, of variance `scale^2 / 3`.
+    """The uniform distribution on `[-scale, scale)`, with variance `scale^2 / 3`.
 
     Args:
         scale: Half the width of the support, positive.
@@ -74,7 +74,7 @@ class ZeroMeanUniform(tfd.Uniform):
 
 @register
 class ZeroMeanBernoulli(Scalar, tfd.Distribution):
-    """The two-point law that is `-scale` or `scale` with equal probability.
+    """The distribution of `-scale` or `scale`, each with probability 1/2.
 
     Args:
         scale: Standard deviation, positive.

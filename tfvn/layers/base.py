@@ -14,6 +14,7 @@ from tfvn.estimators.terms import add
 from tfvn.kernel import KernelSpec, LinearOp
 from tfvn.layers.weighted_kl import RandomWeight, WeightedKL
 from tfvn.posteriors import Posterior
+from tfvn.utils import private
 from tfvn.utils.models import all_layers
 
 Tensor = Any
@@ -43,7 +44,6 @@ class RandomWeightsLayer(WeightedKL):
     kernels: tuple[str, ...] = ("kernel",)
     # The stem of the twin's arguments for the kernel: `kernel_initializer`, and so on.
     kernel_argument = "kernel"
-    # Which of the tables of estimators applies.
     is_recurrent = False
     seed_generator: Any
 
@@ -102,8 +102,8 @@ class RandomWeightsLayer(WeightedKL):
             self._random_weights.append(random_bias)
         self.seed = seed
         if hasattr(self, "seed_generator"):
-            # That of a twin with dropout, which would be saved and counted beside ours.
-            self._tracker.untrack(self.seed_generator)
+            # That of a twin with dropout, which would be saved beside ours.
+            private.untrack(self, self.seed_generator)
         self.seed_generator = random.SeedGenerator(seed)
         self.add_kl_weight(kl_weight)
 
@@ -187,7 +187,8 @@ class RandomWeightsLayer(WeightedKL):
         if learned:
             groups["prior"] = learned
         grouped = {id(v) for variables in groups.values() for v in variables}
-        plain = [v for v in self._trainable_variables if id(v) not in grouped]
+        own = private.own_trainable_variables(self)
+        plain = [v for v in own if id(v) not in grouped]
         return {**groups, "default": plain}
 
     def enable_lora(self, *args: Any, **kwargs: Any) -> None:
@@ -285,11 +286,11 @@ class StochasticLayer(RandomWeightsLayer):
 
     def kernel_spec(self, input_shape: tuple[int | None, ...]) -> KernelSpec:
         """Returns the geometry of the kernel for inputs of a shape."""
-        raise self._not_implemented_error(self.kernel_spec)
+        raise NotImplementedError
 
     def linear_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
         """Returns what a kernel makes of the inputs, linear in both."""
-        raise self._not_implemented_error(self.linear_op)
+        raise NotImplementedError
 
     def factored_op(self, inputs: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Returns `linear_op` for the kernel whose matrix is `left @ right`.
@@ -383,8 +384,7 @@ class StochasticLayer(RandomWeightsLayer):
     @property
     def kernel(self) -> Tensor:
         raise AttributeError(
-            f"`{type(self).__name__}` has no `kernel`, but a distribution over "
-            "kernels: see `posterior_distribution()`."
+            f"`{type(self).__name__}` has no fixed `kernel`; see `posterior_distribution()`."
         )
 
     def _bias_op(self, one: Tensor, bias: Tensor) -> Tensor:

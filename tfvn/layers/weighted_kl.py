@@ -14,6 +14,7 @@ from tfvn import kl, passes, posteriors, priors, support
 from tfvn.distributions import trainable
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors import Posterior
+from tfvn.utils import private
 from tfvn.utils.models import all_layers
 from tfvn.utils.validation import check_choice, check_number
 
@@ -75,7 +76,7 @@ class WeightedKL(keras.Layer):
             autocast=False,
         )
         # Of Keras's record of weights; TensorFlow's, for exports, keeps it.
-        self._tracker.untrack(self.kl_weight)
+        private.untrack(self, self.kl_weight)
 
     def add_kl(self, divergence: Callable[[], Tensor], training: bool | None) -> None:
         """Adds a divergence to the loss, unless this forward pass has it already.
@@ -86,7 +87,7 @@ class WeightedKL(keras.Layer):
         """
         step = passes.current()
         # A layer that is called twice in a forward pass has one KL.
-        if not step.adds_kl or not self.has_kl or self.added_kl() is not None:
+        if not step.adds_kl or not self.has_kl or self._has_added_kl():
             return
         if step.owner is None:
             self._advise(training)
@@ -107,16 +108,10 @@ class WeightedKL(keras.Layer):
                 _KL_WEIGHT_ADVICE + f" Received: layer={self.name!r}", stacklevel=4
             )
 
-    def added_kl(self) -> Tensor | None:
-        """Returns the loss that the layer added in this forward pass, or `None`.
-
-        It is one of `losses`: the KL times `kl_weight` and, in a step of a `tfvn.Model`,
-        times the model's weight, divided by the number of examples.
-        """
-        added = self._kl_added and self._kl_added()
+    def _has_added_kl(self) -> bool:
         # Keras clears the losses when the outermost layer is called.
-        is_current = any(loss is added for loss in self._get_own_losses())
-        return added if is_current else None
+        added = self._kl_added and self._kl_added()
+        return any(loss is added for loss in private.own_losses(self))
 
     def kl_weight_now(self) -> float | None:
         """Returns the argument, unless the variable has been assigned to since."""
@@ -130,21 +125,10 @@ class WeightedKL(keras.Layer):
     # Keras's Dense and convolutions save a kernel that may be quantized.
 
     def save_own_variables(self, store: Any) -> None:
-        for index, variable in enumerate(self._saved_variables()):
-            store[str(index)] = keras.ops.convert_to_numpy(variable)
+        keras.Layer.save_own_variables(self, store)
 
     def load_own_variables(self, store: Any) -> None:
-        variables = self._saved_variables()
-        if len(store.keys()) != len(variables):
-            raise ValueError(
-                f"Layer `{self.name}` has {len(variables)} variables to load. "
-                f"Received: {len(store.keys())} saved ones"
-            )
-        for index, variable in enumerate(variables):
-            variable.assign(store[str(index)])
-
-    def _saved_variables(self) -> list[keras.Variable]:
-        return self._trainable_variables + self._non_trainable_variables
+        keras.Layer.load_own_variables(self, store)
 
 
 def check_kl_weight(kl_weight: Any) -> float | None:

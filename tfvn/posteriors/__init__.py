@@ -1,4 +1,4 @@
-"""What is learned about a kernel: the posteriors."""
+"""Posteriors: the distributions over a kernel that training fits."""
 
 from tfvn.posteriors.base import Posterior, get, register, serialize
 from tfvn.posteriors.gaussian_dropout import GaussianDropout

@@ -1,4 +1,4 @@
-"""The contract of a posterior."""
+"""The base class of posteriors."""
 
 import abc
 import copy
@@ -20,13 +20,13 @@ register = registry.register
 get = registry.get
 serialize = registry.serialize
 
-# The smallest standard deviation: small enough to be no noise at all, large enough
-# for its square, its inverse and its logarithm to be finite in float32.
+# The smallest standard deviation: so small that it adds no noise, and large enough that
+# its square, its inverse and its logarithm are finite in float32.
 SMALLEST_SCALE = 1e-12
 
 
 def once_per_reading(method: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
-    """Makes a method compute its tensor only once in a `Posterior.read()`."""
+    """Makes a method of a `Posterior.read()` result compute its tensor only once."""
 
     @functools.wraps(method)
     def cached(self: "Posterior") -> Tensor:
@@ -40,23 +40,22 @@ def once_per_reading(method: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]
 
 
 class Posterior(abc.ABC):
-    """A distribution over a kernel, and the variables that it is learned by.
+    """A distribution over a kernel, with the variables that training changes.
 
-    A posterior is made without variables, from its own arguments alone; the layer it
-    is given to keeps a copy and calls `build`, so one posterior may be passed to
-    many layers. Values are in the dtype of the variables, whatever a layer computes
-    in.
+    A new posterior has no variables. A layer copies the posterior that you pass and calls
+    `build` on the copy, so you may pass one posterior to many layers. Values have the
+    dtype of the variables, even if the layer computes in another dtype.
 
-    To add one, subclass this, implement the abstract methods, and register the class
-    with an alias: `@tfvn.posteriors.register("mine")`. If its `law` is a new one, pass
-    what combines with it differently than with any other: `support={...}`. Arguments
-    of the constructor must be returned by `get_config`.
+    To add a posterior, subclass this class, implement the abstract methods, and register
+    the class under an alias: `@tfvn.posteriors.register("mine")`. If its `law` is new, also
+    pass `support={...}`: the estimators and priors, by alias, that treat this law
+    differently from an unknown law. `get_config` must return the arguments of the
+    constructor.
 
     Attributes:
-        law: The row of the support tables: the shape of the weights' distribution.
-        default_prior: Alias of the prior that `prior="auto"` stands for.
-        zero_mean: Whether the mean is zero by construction, so that nothing needs to
-            be computed for it.
+        law: The kind of distribution of the weights, a column of the support tables.
+        default_prior: Alias of the prior that `prior="auto"` chooses.
+        zero_mean: Whether the mean is always zero, so that layers need not compute it.
         variable_groups: The variables by group: `"mean"`, `"scale"`.
     """
 
@@ -66,17 +65,18 @@ class Posterior(abc.ABC):
     default_prior: str | None = "normal"
     zero_mean: bool = False
 
-    # What a reading has computed so far; a posterior itself keeps no tensors.
+    # The tensors that a copy made by `read` has computed so far. `None` in a posterior
+    # itself, which keeps no tensors.
     computed: dict[str, Tensor] | None = None
 
     def __init__(self) -> None:
         self.variable_groups: dict[str, list[keras.Variable]] = {}
 
     def read(self) -> "Posterior":
-        """Returns the posterior as it is now, for the length of one call.
+        """Returns a copy that caches tensors, to be used during one call of a layer.
 
-        What is asked of it more than once, by the estimator and by the KL, is computed
-        once. It holds tensors, so it must not outlive the call.
+        The estimator and the KL often need the same tensors; the copy computes each only
+        once. Because it stores tensors, it must not be kept after the call.
         """
         reading = copy.copy(self)
         reading.computed = {}
@@ -94,7 +94,7 @@ class Posterior(abc.ABC):
         return cls(**config)
 
     def default_initializer(self, spec: KernelSpec) -> Any:
-        """Returns the initializer of the variable that stands for the kernel."""
+        """Returns the default initializer of the kernel's main variable."""
         return keras.initializers.GlorotUniform()
 
     @abc.abstractmethod
@@ -110,9 +110,9 @@ class Posterior(abc.ABC):
         Args:
             add_weight: The layer's `add_weight`, with automatic casting off.
             spec: Geometry of the kernel.
-            name: What the kernel is called, the stem of the variables' names.
+            name: Name of the kernel. The names of the variables begin with it.
             **options: `initializer`, `regularizer` and `constraint` for the variable
-                that stands where the kernel of a deterministic layer would.
+                that corresponds to the kernel of a deterministic layer.
         """
 
     @abc.abstractmethod
@@ -125,7 +125,7 @@ class Posterior(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, seed: Tensor) -> Tensor:
-        """Returns one kernel, differentiable in the variables.
+        """Returns one sampled kernel, differentiable with respect to the variables.
 
         Args:
             seed: Two integers; the same seed gives the same kernel.
@@ -138,10 +138,11 @@ class Posterior(abc.ABC):
     def push_variance(self, linear_op: LinearOp, squared_inputs: Tensor) -> Tensor:
         """Returns the variance of `linear_op(inputs, kernel)` per output element.
 
-        A posterior whose variances have structure can do this without forming them.
+        Override it if the structure of the variances allows a faster computation, which
+        does not form the variance of each weight.
 
         Args:
-            linear_op: What the layer does with a kernel.
+            linear_op: The function of inputs and kernel that the layer computes.
             squared_inputs: The squares of the inputs.
         """
         return linear_op(squared_inputs, self.variance())

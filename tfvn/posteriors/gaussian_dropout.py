@@ -18,11 +18,11 @@ Tensor = Any
 ALPHAS = ("layer", "neuron", "weight")
 PARAMETERIZATIONS = ("multiplicative", "additive")
 
-# alpha is kept between 1e-8 and 1e8. There a weight is as good as certain, or as good
-# as zero-mean, and everything that is computed from alpha is finite in float32.
+# alpha is kept between 1e-8 and 1e8. At the first a weight is practically certain, at the
+# second its mean practically zero, and all values computed from alpha are finite in float32.
 LARGEST_LOG_ALPHA = math.log(1e8)
 
-# Where additive scales start when the means are too small to say.
+# The smallest mean square of the means from which the additive scales are initialized.
 _SMALLEST_MEAN_SQUARE = 1e-8
 
 
@@ -38,20 +38,22 @@ class KeepAlphaFinite(keras.constraints.Constraint):
 class GaussianDropout(Posterior):
     """Weights times Gaussian noise: `N(mean, alpha mean^2)` with a learned `alpha`.
 
-    With the log-uniform prior the KL pulls `alpha` towards infinity. Shared by a layer
-    or a neuron it often gets there: the layer goes through a phase transition, after
-    which its means carry nothing and it is a variance layer.
+    With the log-uniform prior, the KL pushes `alpha` towards infinity. If the weights of a
+    layer or a neuron share one `alpha`, it often becomes very large: the layer goes through
+    a phase transition, after which its means carry no information and it acts as a
+    variance layer.
 
-    In the multiplicative form `alpha` is kept between 1e-8 and 1e8, by a constraint after
-    every update and again where it is read.
+    In the multiplicative form a constraint keeps `alpha` between 1e-8 and 1e8 after every
+    update, and the layer clips it again when it reads the variable.
 
     Args:
-        alpha: `"layer"`, `"neuron"` (one per output) or `"weight"`: which weights
-            share an `alpha`. Defaults to `"layer"`. The additive form takes none.
+        alpha: Which weights share an `alpha`: `"layer"`, `"neuron"` (one per output) or
+            `"weight"` (one per weight). Defaults to `"layer"`. Leave it out with
+            `parameterization="additive"`.
         parameterization: `"multiplicative"`, or `"additive"` for `N(mean, scale^2)`
-            with a free scale per weight, as in Sparse Variational Dropout.
-        initial_log_alpha: Where log alpha starts; in the additive form, relative to
-            the mean square of the means.
+            with a trainable scale per weight, as in Sparse Variational Dropout.
+        initial_log_alpha: Initial value of log alpha. In the additive form, the initial
+            log variance minus the logarithm of the mean square of the means.
 
     Example:
 
@@ -81,7 +83,7 @@ class GaussianDropout(Posterior):
         check_choice("parameterization", parameterization, PARAMETERIZATIONS)
         if parameterization == "additive" and alpha is not None:
             raise ValueError(
-                "The additive parameterization has a scale per weight and takes no "
+                "The additive parameterization has a scale per weight instead of an "
                 f"`alpha`; expected `alpha=None`. Received: alpha={alpha!r}"
             )
         if alpha is not None:
@@ -136,7 +138,7 @@ class GaussianDropout(Posterior):
 
     @once_per_reading
     def log_alpha(self) -> Tensor:
-        """Returns log alpha in a shape that broadcasts to the kernel's."""
+        """Returns log alpha in a shape that broadcasts to the shape of the kernel."""
         if self.is_additive:
             square = tf.maximum(tf.square(self.mean()), SMALLEST_SCALE**2)
             log_alpha = self.log_variance_variable.value - tf.math.log(square)

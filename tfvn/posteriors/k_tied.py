@@ -15,7 +15,7 @@ from tfvn.utils.validation import check_count
 
 Tensor = Any
 
-# Where the standard deviations start, and how far apart: Swiatkowski et al.
+# The initial standard deviations, and the spread of their logarithms (Swiatkowski et al.).
 _INITIAL_SCALE = 0.01
 _INITIAL_SPREAD = 0.1
 
@@ -25,18 +25,19 @@ class KTied(Posterior):
     """Normal weights whose standard deviations form a matrix of low rank.
 
     With the kernel as a matrix of `m` rows and `n` columns, the scales are
-    `left @ transpose(right)` with positive factors `(m, rank)` and `(n, rank)`: about
-    as many parameters as a deterministic layer has, and gradients of less noise.
+    `left @ transpose(right)` with positive factors of shapes `(m, rank)` and `(n, rank)`.
+    The layer has about as many parameters as a deterministic one, and its gradients are
+    less noisy than those of a mean-field layer.
 
-    With the local estimator the variance of the output never forms that matrix. With
-    `s_ij = sum_k u_ik v_jk`,
+    The local estimator computes the variance of the output without forming that matrix.
+    With `s_ij = sum_k u_ik v_jk`,
 
         sum_i x_i^2 s_ij^2 = sum_{k<=l} c_kl v_jk v_jl (sum_i x_i^2 u_ik u_il),
 
     where `c` is 1 on the diagonal and 2 off it: two thin products.
 
     Args:
-        rank: Number of factors, from 1 to `min(m, n)`. `None` is
+        rank: Rank of the matrix of scales, from 1 to `min(m, n)`. Defaults to
             `min(2, m, n)`.
 
     Example:
@@ -74,7 +75,7 @@ class KTied(Posterior):
         self.mean_variable = add_weight(
             name=f"{name}_mean", shape=spec.shape, **options
         )
-        # rank factors of equal size add up to the initial scale.
+        # Each of the `rank` terms of a scale starts at the initial scale divided by `rank`.
         start = 0.5 * (np.log(_INITIAL_SCALE) - np.log(rank))
         self.log_factors = [
             add_weight(
@@ -84,7 +85,7 @@ class KTied(Posterior):
             )
             for side, size in (("left", spec.rows), ("right", spec.columns))
         ]
-        # The products of two factors, each pair once; unequal pairs count twice.
+        # The pairs (k, l) of the sum in the docstring; pairs with k != l count twice.
         self._pairs = np.triu_indices(rank)
         self._counts = np.where(self._pairs[0] == self._pairs[1], 1.0, 2.0)
         self.variable_groups = {
@@ -98,7 +99,7 @@ class KTied(Posterior):
     @once_per_reading
     def factors(self) -> tuple[Tensor, Tensor]:
         """Returns the factors of the scales, `(rows, rank)` and `(columns, rank)`."""
-        # Kept from zero here, where it costs less than for each of their products.
+        # Limiting the factors costs less than limiting each of their products.
         smallest = SMALLEST_SCALE**0.5
         left, right = (
             tf.maximum(tf.exp(factor.value), smallest) for factor in self.log_factors

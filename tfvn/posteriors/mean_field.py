@@ -17,17 +17,16 @@ Tensor = Any
 
 @register("mean_field")
 class MeanField(Posterior):
-    """Independent weights, each a Normal with a mean and a scale of its own.
+    """Independent Normal weights, each with its own mean and scale.
 
-    The variance is the exponential of a free variable; where scales are small the
-    softplus of other libraries is an exponential too, at the cost of a logarithm. The
-    standard deviations start small, at about 0.01, so that a network first learns its
+    The trainable variable is the logarithm of the variance. Other libraries use a softplus,
+    which for small scales is almost an exponential too, but costs an extra logarithm. The
+    initial standard deviations are small, about 0.01, so that a network first learns its
     means, as a deterministic one would.
 
     Args:
-        scale_initializer: The standard deviations at the start: a positive number,
-            or a Keras initializer that gives positive values. Defaults to values
-            around 0.01.
+        scale_initializer: The initial standard deviations: a positive number, or a Keras
+            initializer that returns positive values. Defaults to values around 0.01.
 
     Example:
 
@@ -44,7 +43,7 @@ class MeanField(Posterior):
 
     - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424), section 3.2
     - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655), appendix, for the
-      start
+      initial values
     """
 
     def __init__(self, scale_initializer: Any = None):
@@ -73,13 +72,13 @@ class MeanField(Posterior):
         }
 
     def _initial_log_variance(self, shape: Any, dtype: Any = None) -> Tensor:
-        # Outside of the graph, if the layer is built while one is traced.
+        # Outside of the graph, in case the layer is built while one is being traced.
         with tf.init_scope():
             scale = tf.convert_to_tensor(self.scale_initializer(shape, dtype=dtype))
             smallest = float(tf.reduce_min(scale))
         if not smallest > 0:
             raise ValueError(
-                "Argument `scale_initializer` must give positive standard deviations. "
+                "Argument `scale_initializer` must return positive standard deviations. "
                 f"Received: scale_initializer={self.scale_initializer} with smallest "
                 f"value {smallest}"
             )
@@ -105,7 +104,8 @@ class MeanField(Posterior):
         return self.mean() + scale * random.normal(scale.shape, seed, scale.dtype)
 
     def distribution(self) -> tfp.distributions.Distribution:
-        # With the variances if an estimator has asked for them, which then have one gradient.
+        # If an estimator has computed the variances in this call, the KL uses the same
+        # tensors, so that their gradient is computed once.
         known = (self.computed or {}).get("variances")
         return distributions.LogVarianceNormal(
             self.mean(), self.log_variance_variable.value, known
@@ -118,7 +118,7 @@ class MeanField(Posterior):
 
 def _scale_initializer(identifier: Any) -> Any:
     if identifier is None:
-        # Swiatkowski et al. start from N(0.01, 0.001); truncated, it stays positive.
+        # Swiatkowski et al. use N(0.01, 0.001); truncating it keeps the scales positive.
         return keras.initializers.TruncatedNormal(mean=0.01, stddev=0.001)
     if isinstance(identifier, int | float):
         if not identifier > 0:

@@ -14,7 +14,7 @@ from tfvn.utils.validation import check_choice
 
 Tensor = Any
 
-# noise -> (a draw at unit scale, its variance, the law of the weights)
+# noise -> (function that samples it at scale 1, its variance, distribution of the weights)
 _NOISES: dict[str, tuple[Callable[..., Tensor], float, type]] = {
     "gaussian": (random.normal, 1.0, distributions.ZeroMeanNormal),
     "bernoulli": (random.rademacher, 1.0, distributions.ZeroMeanBernoulli),
@@ -24,12 +24,12 @@ _NOISES: dict[str, tuple[Callable[..., Tensor], float, type]] = {
 
 @register("variance")
 class Variance(Posterior):
-    """Weights of mean zero that store what they know in their variances.
+    """Weights with mean zero, which store all information in their variances.
 
-    A weight is `scale * noise`. The scale is a free number: only its square counts,
-    so no constraint and no exponential is needed. It starts uniform on
-    `+-1 / sqrt(fan_in)`; that the weights start different from each other decides
-    whether such a layer learns. A scale of exactly zero has no gradient and stays.
+    A weight is `scale * noise`. The scale may be any number: only its square matters, so
+    it needs no constraint and no exponential. Its initial values are uniform on
+    `+-1 / sqrt(fan_in)`. They must differ between the weights, or the layer does not learn.
+    A scale of exactly zero has no gradient and stays zero.
 
     Args:
         noise: `"gaussian"` for standard normal noise, `"bernoulli"` for random
@@ -52,7 +52,7 @@ class Variance(Posterior):
         super().__init__()
         self.noise = check_choice("noise", noise, _NOISES)
         self.law = noise
-        # A discrete law has no finite KL to any density.
+        # The KL of a discrete distribution to any density is infinite.
         self.default_prior = None if noise == "bernoulli" else "log_uniform"
         self._draw, self._unit_variance, self._distribution = _NOISES[noise]
 

@@ -1,4 +1,4 @@
-"""A posterior without its means, in a pass that leaves them out."""
+"""A posterior with its means set to zero, for predictions without means."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ Tensor = Any
 
 
 class WithoutMean:
-    """What a reading of a posterior says, with means of zero and the same variances.
+    """A view of a posterior with means of zero and the same variances.
 
     Args:
-        reading: The reading, of any posterior.
+        reading: The result of `Posterior.read`.
     """
 
     zero_mean = True

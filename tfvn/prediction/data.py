@@ -8,11 +8,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-# How Keras itself reads a `PyDataset`, with its workers; it has no public name.
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-
 from tfvn.prediction.program import inputs_by_name
 from tfvn.prediction.rows import as_rows, as_tensor, concatenate, row_of_zeros
+from tfvn.utils import private
 from tfvn.utils.models import all_layers, functional_graph
 from tfvn.utils.validation import check_count
 
@@ -200,20 +198,10 @@ def _check_end(source: Any, steps: int | None) -> None:
 
 def _stream(source: Any) -> Iterator[Any]:
     if isinstance(source, keras.utils.PyDataset):
-        source = _batches_of(source)
+        source = private.batches_of(source)
     for batch in source:
         x = batch[0] if isinstance(batch, tuple | list) else batch
         yield keras.tree.map_structure(as_rows, x)
-
-
-def _batches_of(dataset: keras.utils.PyDataset) -> Iterator[Any]:
-    adapter = PyDatasetAdapter(dataset)
-    adapter.on_epoch_begin()
-    try:
-        yield from adapter._get_iterator()  # noqa: SLF001
-    finally:
-        # Also where only some of the batches were taken.
-        adapter.on_epoch_end()
 
 
 def _map(function: Callable[..., Any], *structures: Any) -> Any:

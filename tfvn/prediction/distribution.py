@@ -1,4 +1,4 @@
-"""What an ensemble says of targets that have a distribution."""
+"""The predictive distribution of an ensemble whose outputs parameterize a distribution."""
 
 import dataclasses
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from tfvn.prediction.mixture import Mixture
 from tfvn.prediction.result import EnsemblePrediction
 from tfvn.utils.validation import check_number
 
-# Numbers of draws that are worked on at a time, so that memory is bounded.
+# The largest number of elements of draws that are processed at a time, to bound memory.
 _NUMBERS_AT_A_TIME = 4_000_000
 
 
@@ -20,24 +20,24 @@ _NUMBERS_AT_A_TIME = 4_000_000
 class PredictiveDistribution(EnsemblePrediction):
     """The distribution of the targets that an ensemble predicts, for each example.
 
-    Each draw of the weights predicts a distribution: a Normal with a mean and a standard
-    deviation, say. The ensemble predicts their mixture, in which all draws count the
-    same. `ensemble_predict` returns one where the loss is of `tfvn.losses`, the last layer
-    is a `tfvn.layers.NormalHead`, or `outputs="normal"` (or another alias of
-    `tfvn.likelihoods`) says so.
+    Each draw of the weights predicts a distribution, for instance a Normal with a mean and a
+    standard deviation. The ensemble predicts their mixture, in which all draws have the same
+    weight. `ensemble_predict` returns a `PredictiveDistribution` if the loss is one of
+    `tfvn.losses`, if the last layer is a `tfvn.layers.NormalHead`, or if you pass
+    `outputs="normal"` or another alias of `tfvn.likelihoods`.
 
-    Everything is by target. With several targets, `log_prob` and the like are of each one
-    alone, not of all together, and have the shape of `mean`.
+    With several targets, every method treats each target separately: `log_prob`, for
+    instance, is not a joint density, and has the shape of `mean`.
 
     Attributes:
         mean: The mean of the mixture, of shape `(rows, ..., targets)`.
         std: Its standard deviation: `sqrt(aleatoric_std**2 + epistemic_std**2)`.
-        aleatoric_std: The noise in the targets, which more data would not take away: the
-            root of the mean of the draws' variances.
-        epistemic_std: What the draws disagree on, which more data would settle: the
+        aleatoric_std: The noise in the targets, which more data would not reduce: the root
+            of the mean of the draws' variances.
+        epistemic_std: How far the draws disagree, which more data would reduce: the
             standard deviation of the draws' means.
-        samples: A target drawn from each draw's distribution, on axis 1, if they were
-            asked for. Their spread is all of `std`.
+        samples: A target sampled from each draw's distribution, on axis 1, if requested.
+            Their standard deviation is that of the mixture, `std`.
         outputs: The draws of the model's outputs, on axis 1.
         likelihood: The family of distributions, of `tfvn.likelihoods`.
         num_samples: Number of draws.
@@ -68,12 +68,12 @@ class PredictiveDistribution(EnsemblePrediction):
     def of_draws(
         cls, likelihood: Likelihood, outputs: Any, seed: Any = None
     ) -> "PredictiveDistribution":
-        """Returns the prediction that draws of outputs make.
+        """Returns the predictive distribution, given draws of a model's outputs.
 
         Args:
             likelihood: The family of distributions, or its alias.
             outputs: Draws of outputs, of shape `(rows, draws, ...)`.
-            seed: Integers, to draw `samples` by; `None` does not draw any.
+            seed: Integers, the seed of `samples`. `None` leaves `samples` out.
         """
         outputs = np.asarray(outputs)
         likelihood = likelihoods.get(likelihood)
@@ -101,13 +101,13 @@ class PredictiveDistribution(EnsemblePrediction):
         )
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the bounds between which a target lies with a probability.
+        """Returns the bounds between which a target lies with a given probability.
 
-        As much of the rest lies below as above. For counts the bounds are among them, and
-        the probability may be larger.
+        The probabilities below and above the interval are equal. For counts the bounds are
+        integers, and the probability of the interval may be larger than `level`.
 
         Args:
-            level: The probability, in (0, 1).
+            level: The probability of the interval, in (0, 1).
 
         Returns:
             The lower and the upper bounds, of the shape of `mean`.
@@ -116,15 +116,15 @@ class PredictiveDistribution(EnsemblePrediction):
         return self.quantile(tail), self.quantile(1.0 - tail)
 
     def quantile(self, q: Any) -> np.ndarray:
-        """Returns what a target is not larger than with a probability.
+        """Returns the quantile: a target is not larger than this with probability `q`.
 
-        For counts it is the smallest one with at least that probability.
+        For counts it is the smallest count with at least that probability.
 
         Args:
-            q: The probability, in (0, 1), or an array of them.
+            q: The probability, in (0, 1), or an array of probabilities.
 
         Returns:
-            An array of the shape of `mean`, behind the axes of `q`.
+            An array whose axes are those of `q` and then those of `mean`.
         """
         q = np.asarray(q)
         for value in q.ravel():
@@ -133,19 +133,19 @@ class PredictiveDistribution(EnsemblePrediction):
         return self.quantile_of_each(np.multiply.outer(q, np.ones_like(self.mean)))
 
     def quantile_of_each(self, q: np.ndarray) -> np.ndarray:
-        """Returns quantiles of other probabilities for each target.
+        """Returns quantiles with a separate probability for each target.
 
         Args:
-            q: Probabilities in (0, 1), of the shape of `mean` behind any axes.
+            q: Probabilities in (0, 1). The last axes have the shape of `mean`.
         """
-        # All at once: a search for many numbers takes as many steps as one for a few.
+        # All at once, because a search for many numbers takes no more steps than for few.
         return self._behind_axes(lambda mixture, q: [mixture.quantile(q)], q)
 
     def cdf_of_each(self, y: np.ndarray) -> np.ndarray:
-        """Returns probabilities that targets are not larger than several numbers.
+        """Returns the probabilities that targets are not larger than given numbers.
 
         Args:
-            y: The numbers, of the shape of `mean` behind any axes.
+            y: The numbers. The last axes have the shape of `mean`.
         """
         return self._behind_axes(lambda mixture, y: [mixture.cdf(y)], y)
 
@@ -156,7 +156,7 @@ class PredictiveDistribution(EnsemblePrediction):
             y: Targets, of the shape of `mean`; a last axis of size 1 may be left out.
 
         Returns:
-            An array of the shape of `mean`: the density of each target by itself.
+            An array of the shape of `mean`: the density of each target separately.
         """
         return self._each(lambda mixture, y: [mixture.log_prob(y)], y)
 
@@ -172,7 +172,7 @@ class PredictiveDistribution(EnsemblePrediction):
         return self._each(lambda mixture, y: [mixture.cdf(y)], y)
 
     def align(self, y: Any) -> np.ndarray:
-        """Returns targets in the shape of `mean`, and refuses what does not fit.
+        """Returns targets in the shape of `mean`, or raises an error if they do not fit.
 
         Args:
             y: As in `log_prob`.
@@ -201,7 +201,7 @@ class PredictiveDistribution(EnsemblePrediction):
 
 
 def check_level(name: str, value: Any) -> float:
-    """Returns a probability, and refuses what is none."""
+    """Returns a probability, or raises an error if it is not between 0 and 1."""
     return check_number(name, value, above=0, below=1)
 
 
@@ -212,13 +212,13 @@ def _outcomes(mixture: Mixture, uniform: Any) -> list[Any]:
 def _by_rows(
     likelihood: Any, outputs: Any, function: Any, *others: np.ndarray
 ) -> list[np.ndarray]:
-    """Returns what a function of mixtures gives, some rows at a time, in float64.
+    """Applies a function to the mixtures of all rows, some rows at a time, in float64.
 
     Args:
         likelihood: The family of distributions.
         outputs: Draws of outputs.
         function: Takes a mixture and rows of `others`, and returns a list of tensors.
-        *others: Arrays of as many rows.
+        *others: Arrays with as many rows as `outputs`.
     """
     size = max(1, _NUMBERS_AT_A_TIME // max(1, int(np.prod(outputs.shape[1:]))))
     parts = []

@@ -96,8 +96,7 @@ class _Holder:
         if isinstance(model, keras.Sequential):
             return copy
         # A clone is of the class of the original.
-        inputs, outputs = copy._inputs_struct, copy._outputs_struct  # noqa: SLF001
-        return keras.Model(inputs, outputs, name=model.name)
+        return keras.Model(copy.input, copy.output, name=model.name)
 
     def _copy_layer(self, layer: keras.Layer) -> keras.Layer:
         if id(layer) not in self._copies:

@@ -1,4 +1,4 @@
-"""What the outputs of a model are: what was told or, where that is certain, inferred."""
+"""What the outputs of a model are: as the user says or, if there is no doubt, inferred."""
 
 import functools
 from typing import Any
@@ -16,6 +16,7 @@ from tfvn.prediction.outputs import (
     PROBABILITIES,
     REGRESSION,
 )
+from tfvn.utils import private
 from tfvn.utils.models import functional_graph, last_layers, losses_of, output_names
 
 AUTO = "auto"
@@ -23,7 +24,7 @@ AUTO = "auto"
 # A kind as a string, or the likelihood of outputs that are parameters of a distribution.
 Kind = Any
 
-# What losses say. Whatever is not here says nothing.
+# Losses from which the kind of the outputs is inferred. No other loss is used for this.
 _BINARY = (
     keras.losses.BinaryCrossentropy,
     keras.losses.BinaryFocalCrossentropy,
@@ -58,7 +59,7 @@ _NUMBERS = (
     keras.losses.cosine_similarity,
 )
 
-# What activations say.
+# Activations from which the kind of the outputs is inferred.
 _SOFTMAXES = (keras.activations.softmax, keras.ops.softmax, tf.nn.softmax)
 _SIGMOIDS = (
     keras.activations.sigmoid,
@@ -67,7 +68,7 @@ _SIGMOIDS = (
     keras.ops.hard_sigmoid,
     tf.nn.sigmoid,
 )
-# A softmax of these is what it is of the logits themselves.
+# After these activations, a softmax gives the same result as of the logits themselves.
 _LIKE_LOGITS = (keras.activations.linear, keras.activations.log_softmax)
 _OTHERS = (
     keras.activations.relu,
@@ -97,15 +98,15 @@ _HELP = (
 
 
 def find_kinds(model: keras.Model, outputs: Any, inputs: Any = None) -> list[Kind]:
-    """Returns the kind of each output: what was told or, for `"auto"`, inferred.
+    """Returns the kind of each output: as the user says or, for `"auto"`, inferred.
 
     Args:
         model: The model.
         outputs: `"auto"` or a kind for all outputs, a list with one for each, or a
-            dictionary of them by the name of the output. What a dictionary leaves out is
-            inferred.
-        inputs: Arrays, or specs, that the model can be called with: the only way to know
-            the outputs of a model that is neither sequential nor functional.
+            dictionary from names of outputs to kinds. Outputs that are not in the
+            dictionary are inferred.
+        inputs: Arrays, or specs, that the model can be called with. They are needed for a
+            model that is neither sequential nor functional, to find its outputs.
 
     Returns:
         A list of kinds in the order in which Keras flattens the outputs.
@@ -130,14 +131,14 @@ def find_kinds(model: keras.Model, outputs: Any, inputs: Any = None) -> list[Kin
 
 
 def name_of(kind: Kind) -> str:
-    """Returns what a kind is called."""
+    """Returns the name of a kind."""
     return kind.alias if isinstance(kind, Likelihood) else kind
 
 
 def _structure(model: keras.Model, inputs: Any) -> Any:
     graph = functional_graph(model)
     if graph is not None:
-        return graph._outputs_struct  # noqa: SLF001
+        return graph.output
     if inputs is None:
         return None
 
@@ -147,7 +148,7 @@ def _structure(model: keras.Model, inputs: Any) -> Any:
     else:
         symbols = keras.tree.map_structure(_symbol, inputs)
         structure = model.compute_output_spec(symbols)
-    model._clear_losses()  # noqa: SLF001
+    private.clear_losses(model)
     return structure
 
 
@@ -160,7 +161,7 @@ def _symbol(value: Any) -> keras.KerasTensor | None:
 
 
 def _traced_structure(model: keras.Model, inputs: Any) -> Any:
-    """Returns the outputs for ragged inputs, of which Keras's symbols know nothing."""
+    """Returns the outputs for ragged inputs, which Keras's symbolic tensors do not support."""
 
     def spec(value: Any) -> Any:
         is_spec = value is None or isinstance(value, tf.TypeSpec)
@@ -180,7 +181,7 @@ def _paths(structure: Any) -> list[Any]:
 
 
 def _told(model: keras.Model, structure: Any, outputs: Any) -> list[Any]:
-    """Returns what was told of each output."""
+    """Returns what the argument `outputs` says about each output."""
     paths = [path for path, _ in _paths(structure)]
     if isinstance(outputs, dict):
         keys = [path[-1] if path else None for path in paths]
@@ -189,17 +190,17 @@ def _told(model: keras.Model, structure: Any, outputs: Any) -> list[Any]:
         unknown = sorted(set(outputs) - set(keys), key=str)
         if unknown:
             raise ValueError(
-                "Argument `outputs` must have a kind for outputs that the model has, "
-                f"which are {keys}. Received: outputs={outputs!r}"
+                "The keys of argument `outputs` must be names of the model's outputs, "
+                f"some of {keys}. Received: outputs={outputs!r}"
             )
         return [outputs.get(key, AUTO) for key in keys]
     if not isinstance(outputs, list | tuple):
         return [outputs] * len(paths)
     if isinstance(structure, dict) and len(paths) > 1:
         raise ValueError(
-            "Argument `outputs` must be a dictionary, by the name of the output, for a "
-            f"model whose outputs are one: {[path[-1] for path in paths]} are in no "
-            f"order. Received: outputs={outputs!r}"
+            "Argument `outputs` must be a dictionary if the model returns a dictionary, "
+            f"because {[path[-1] for path in paths]} have no order; pass a dictionary "
+            f"with these keys. Received: outputs={outputs!r}"
         )
     if len(outputs) != len(paths):
         raise ValueError(
@@ -216,8 +217,8 @@ def _checked(kind: Any) -> Any:
         return kind
     raise ValueError(
         f"Argument `outputs` must be one of {_choices()}, a "
-        "`tfvn.likelihoods.Likelihood`, or a list or a dictionary with one for each "
-        f"output. Received: outputs={kind!r}"
+        "`tfvn.likelihoods.Likelihood`, or a list or a dictionary with one of these for "
+        f"each output. Received: outputs={kind!r}"
     )
 
 
@@ -231,7 +232,7 @@ def _kind(told: Any, layer: Any, loss: Any, name: str) -> Kind:
         return _infer(layer, loss, name)
     if isinstance(told, Likelihood) or told in KINDS:
         return told
-    # A family by its alias: what is known of its scale is in the loss or the layer.
+    # The alias of a family: the loss or the layer may know its scale.
     own = (likelihood_of(loss), likelihood_of(layer))
     known = next((k for k in own if k is not None and k.alias == told), None)
     return known or likelihoods.get(told)
@@ -249,12 +250,12 @@ def _infer(layer: Any, loss: Any, name: str) -> Kind:
     elif activation in _SIGMOIDS:
         from_activation = BINARY_PROBABILITIES
     if from_loss is None and from_activation is None:
-        raise _unclear(name, layer, loss, "Neither the last layer nor a loss says")
+        raise _unclear(name, layer, loss, "Neither the last layer nor the loss tells")
     if from_loss is None or (from_activation == PROBABILITIES == from_loss):
         return from_activation
     if from_activation is not None:
-        # A softmax gives probabilities of classes whatever they are compared by; a
-        # sigmoid may be there to keep a number between 0 and 1.
+        # A softmax gives probabilities of classes, whatever the loss is. A sigmoid may
+        # also be used to keep a number between 0 and 1.
         softmax_agrees = (BINARY_PROBABILITIES, REGRESSION)
         if from_activation == PROBABILITIES and from_loss in softmax_agrees:
             return PROBABILITIES
@@ -294,10 +295,10 @@ def _name_of(part: Any) -> str:
 
 
 def _activation(layer: Any) -> Any:
-    """Returns the function that a layer applies last, if it is known that it does."""
+    """Returns the function that a layer applies last, or `None` if that is not certain."""
     if isinstance(layer, keras.layers.Softmax):
         return keras.activations.softmax
-    # A layer of the user's own may keep an activation for whatever it likes.
+    # In a user's layer, an attribute `activation` may mean anything.
     call = getattr(type(layer), "call", None)
     module = getattr(call, "__module__", "") or ""
     if not module.startswith(("keras.", "tfvn.")):
@@ -307,7 +308,7 @@ def _activation(layer: Any) -> Any:
 
 
 def _softmax_axis(layer: Any) -> Any:
-    """Returns the axis of the softmax that a layer ends in, -1 if it has none."""
+    """Returns the axis of a layer's final softmax, or -1 if it has none."""
     if isinstance(layer, keras.layers.Softmax):
         return layer.axis
     activation = getattr(layer, "activation", None)
@@ -317,33 +318,31 @@ def _softmax_axis(layer: Any) -> Any:
 
 
 def _loss_axis(loss: Any) -> Any:
-    """Returns the axis on which a loss has the classes, -1 if it is not one of classes."""
+    """Returns the axis of the classes in a loss, or -1 if it is not a loss of classes."""
     if isinstance(loss, dict):
         loss = keras.losses.get(loss)
     if isinstance(loss, functools.partial):
         return loss.keywords.get("axis", -1) if loss.func in _CLASSES else -1
     if not _is_any(type(loss).__mro__, _CLASSES):
         return -1
-    # The config of the sparse crossentropy leaves its axis out.
-    arguments = {**loss.get_config(), **getattr(loss, "_fn_kwargs", {})}
-    return arguments.get("axis", -1)
+    return private.loss_arguments(loss).get("axis", -1)
 
 
 def _check_axis(told: str, axis: Any, owner: str, symbol: Any, name: str) -> None:
-    """Refuses classes on another axis than the last."""
+    """Raises an error if the classes are on another axis than the last."""
     axes = axis if isinstance(axis, list | tuple) else [axis]
     if [*axes] in ([-1], [len(symbol.shape) - 1] if symbol is not None else [-1]):
         return
     raise ValueError(
-        f"The classes of the model's output{name} must be on its last axis, along which "
-        "entropies are taken, and its softmax is over another; move that axis to the end "
-        "with `keras.layers.Permute`, or pass `outputs='regression'` for mean and spread "
-        f"alone. Received: outputs={told!r} for {owner} with axis={axis}"
+        f"The classes of the model's output{name} must be on its last axis, because "
+        "entropies are computed along it; move the axis of the classes to the end with "
+        "`keras.layers.Permute`, or pass `outputs='regression'` to get mean and standard "
+        f"deviation only. Received: outputs={told!r} for {owner} with axis={axis}"
     )
 
 
 def _from_loss(loss: Any) -> Kind | None:
-    """Returns what a loss says that its outputs are, `None` if it does not."""
+    """Returns the kind of outputs that a loss implies, or `None` if it implies none."""
     if loss is None:
         return None
     keywords: dict[str, Any] = {}
@@ -374,9 +373,10 @@ def _from_loss(loss: Any) -> Kind | None:
 
 
 def _has_own_call(classes: Any, known: tuple[Any, ...]) -> bool:
-    """Returns whether a subclass of a known loss computes something of its own.
+    """Returns whether a subclass of a known loss overrides its computation.
 
-    It may take a softmax of the outputs first, say, and nothing in its config tells.
+    For instance, it may compute a softmax of the outputs first, which its config does not
+    show.
     """
     if len(classes) == 1:
         return False  # a function

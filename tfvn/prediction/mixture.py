@@ -1,4 +1,4 @@
-"""The distribution of targets that an ensemble predicts: a mixture over its draws."""
+"""The mixture over the draws of an ensemble: its prediction for the targets."""
 
 import math
 from typing import Any
@@ -9,15 +9,15 @@ from tfvn.likelihoods import Likelihood
 
 Tensor = Any
 
-# Halving an interval leaves nothing to be halved after as many steps, in float64 even
-# where it begins 40 orders of magnitude wider than the answer is large.
+# So many steps of bisection reach the precision of float64, even if the interval is at
+# first 40 orders of magnitude wider than the result is large.
 _MOST_STEPS = 200
 
 
 class Mixture:
     """The mixture, with equal weights, of the distributions of the draws.
 
-    Everything is by target: with several targets, each has a mixture of its own.
+    With several targets, each target has its own mixture.
 
     Args:
         likelihood: The family of distributions.
@@ -43,11 +43,11 @@ class Mixture:
         return tf.reduce_logsumexp(each, axis=1) - tf.math.log(count)
 
     def cdf(self, y: Tensor) -> Tensor:
-        """Returns the probability of targets that are not larger."""
+        """Returns the probability that a target is not larger than `y`."""
         return tf.reduce_mean(self._likelihood.cdf(self._outputs, y[:, None]), axis=1)
 
     def quantile(self, q: Tensor) -> Tensor:
-        """Returns what a target is not larger than with probability `q`.
+        """Returns the quantile: a target is not larger than this with probability `q`.
 
         Args:
             q: A number, or a tensor of the shape of the mean.
@@ -56,7 +56,7 @@ class Mixture:
         return self._inverse(self.cdf, self.mean, self.std, scale, q)
 
     def outcomes(self, uniform: Tensor) -> Tensor:
-        """Returns a target drawn from the distribution of each draw.
+        """Returns a target sampled from the distribution of each draw.
 
         Args:
             uniform: Uniform numbers in (0, 1), of the shape of the draws' means.
@@ -78,19 +78,19 @@ class Mixture:
             cdf: A distribution function, elementwise.
             mean: Its mean.
             std: Its standard deviation.
-            scale: Standard deviation of its narrowest part.
+            scale: Standard deviation of the narrowest distribution in the mixture.
             q: Probabilities in (0, 1).
         """
         is_discrete = self._likelihood.discrete
         q = tf.cast(q, mean.dtype) * tf.ones_like(mean)
-        # By Cantelli's inequality a quantile is within this interval, for every
-        # distribution. It is a little wider, in order to be so after rounding.
+        # By Cantelli's inequality, the quantile of every distribution is within this
+        # interval, which is made a little wider to allow for rounding.
         odds = q / (1.0 - q)
         largest = mean.dtype.max / 4
         low = mean - std * (1.001 * tf.math.rsqrt(odds)) - 1e-6 * tf.abs(mean)
         high = mean + std * (1.001 * tf.sqrt(odds)) + 1e-6 * tf.abs(mean)
         low, high = (tf.clip_by_value(edge, -largest, largest) for edge in (low, high))
-        # Relative to the answer or, where that may be zero, to the scale.
+        # The precision is relative to the result or, if that may be zero, to the scale.
         small = 1e-10 * scale * (1.0 if self._likelihood.above == -math.inf else 0.0)
         if is_discrete:
             low, high = tf.floor(low) - 1.0, tf.math.ceil(high)

@@ -16,13 +16,9 @@ from typing import Any
 
 import keras
 
-# Neither has a public name: what all layers that augment images inherit from, and what
-# all recurrent cells do.
-from keras.src.layers.preprocessing.data_layer import DataLayer
-from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
-
 from tfvn import passes
 from tfvn.layers.base import RandomWeightsLayer
+from tfvn.utils import private
 from tfvn.utils.models import all_layers
 
 
@@ -68,7 +64,7 @@ def prepare(model: keras.Layer) -> None:
             _check_generator(layer)
             _wrap(layer, "call", functools.partial(_Call, layer))
         if not isinstance(layer, RandomWeightsLayer):
-            for generator in _generators(layer):
+            for generator in private.seed_generators(layer):
                 _wrap(generator, "next", functools.partial(_Next, layer))
 
 
@@ -154,7 +150,7 @@ def _(layer: Any) -> bool | None:
     return True if layer.dropout > 0 else None
 
 
-@_keras_noise.register(DropoutRNNCell)
+@_keras_noise.register(private.DropoutRNNCell)
 def _(cell: Any) -> bool | None:
     return True if cell.dropout > 0 or cell.recurrent_dropout > 0 else None
 
@@ -167,7 +163,7 @@ def _(layer: Any) -> bool | None:
     return True if any(drops) else None
 
 
-@_keras_noise.register(DataLayer)
+@_keras_noise.register(private.DataLayer)
 def _(layer: Any) -> bool | None:
     return None  # augmentation belongs to training
 
@@ -175,7 +171,7 @@ def _(layer: Any) -> bool | None:
 def is_unknown(layer: Any) -> bool:
     """Whether a layer draws noise, by its generators, of which nobody says more."""
     is_told = hasattr(layer, "noise_per_example") or _is_known(layer)
-    return not is_told and bool(_generators(layer))
+    return not is_told and bool(private.seed_generators(layer))
 
 
 def _draws_in_training(layer: Any) -> bool:
@@ -193,7 +189,7 @@ def _draws_in_training(layer: Any) -> bool:
 def _check_generator(layer: Any) -> None:
     """Raises if a rate was raised from zero, for which Keras makes no generator."""
     # A recurrent layer leaves the noise to its cell.
-    if not isinstance(layer, keras.layers.RNN) and not _generators(layer):
+    if not isinstance(layer, keras.layers.RNN) and not private.seed_generators(layer):
         raise ValueError(
             "Keras gives a noise layer its seed generator only if the layer is made with a "
             "rate (or a standard deviation) above 0; make the layer with the rate that it "
@@ -206,8 +202,3 @@ def _check_generator(layer: Any) -> None:
 def _is_known(layer: Any) -> bool:
     default = _keras_noise.dispatch(object)
     return _keras_noise.dispatch(type(layer)) is not default
-
-
-def _generators(layer: Any) -> list[keras.random.SeedGenerator]:
-    # Keras's own record; a layer may keep its generators under any name.
-    return list(getattr(layer, "_seed_generators", []))

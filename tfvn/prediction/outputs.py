@@ -1,4 +1,4 @@
-"""How draws of outputs are summarised, by what they are."""
+"""Summaries of draws of outputs, depending on the kind of the outputs."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ BINARY_PROBABILITIES = "binary_probabilities"
 REGRESSION = "regression"
 KINDS = (LOGITS, PROBABILITIES, BINARY_LOGITS, BINARY_PROBABILITIES, REGRESSION)
 
-# Infinite logits, as of a mask or an overflow of half precision, stand for these.
+# Replaces infinite logits, which come from masks or from an overflow of half precision.
 _LARGEST_LOGIT = 1e30
 
 
@@ -28,16 +28,15 @@ def summaries_of(
     level: float | None = None,
     seeds: Tensor | None = None,
 ) -> list[dict[str, Tensor]]:
-    """Returns parts of what draws of each output say.
+    """Returns a summary of the draws of each output.
 
     Args:
         flat: Draws of the outputs, as in `summarize`.
-        kinds: What they are: one kind for all of them, or one for each.
-        parts: Which parts to return, as far as there are any.
-        level: The probability of the interval between `lower` and `upper`, of outputs
-            that have a distribution.
-        seeds: Integers of shape `(batch_size, 2)`, by which `samples` of such outputs
-            are drawn.
+        kinds: The kinds of the outputs: one for all of them, or one for each.
+        parts: The parts of the summary to return, if the kind has them.
+        level: The probability of the interval between `lower` and `upper`, for outputs
+            that parameterize a distribution.
+        seeds: Integers of shape `(batch_size, 2)`, the seeds of `samples` of such outputs.
     """
     if len(kinds) not in (1, len(flat)):
         raise ValueError(
@@ -63,15 +62,15 @@ def _of_distribution(
     seeds: Tensor | None,
     index: int,
 ) -> dict[str, Tensor]:
-    """Returns what draws of the parameters of a distribution say.
+    """Returns a summary of draws of the parameters of a distribution.
 
     Args:
         likelihood: The family of distributions.
         draws: As in `summarize`.
-        parts: Which parts will be asked for; the others may be missing.
+        parts: The parts that the caller needs; the others may be missing.
         level: As in `summaries_of`.
         seeds: As in `summaries_of`.
-        index: The number of the output: others draw other samples.
+        index: The number of the output, so that different outputs get different samples.
     """
     draws = _as_float(draws)
     mixture = Mixture(likelihood, draws)
@@ -84,7 +83,7 @@ def _of_distribution(
         summary["upper"] = mixture.quantile(1.0 - tail)
     if seeds is not None and "samples" in parts:
         shape = mixture.shape_of_draws[1:]
-        # By other seeds than those that layers take.
+        # These seeds differ from those of the layers.
         uniform = tf.map_fn(
             lambda seed: tf.random.stateless_uniform(
                 shape,
@@ -95,34 +94,34 @@ def _of_distribution(
             seeds,
             fn_output_signature=draws.dtype,
         )
-        smallest = 1e-7  # of which 1 differs in float32
+        smallest = 1e-7  # large enough that 1 minus it is not 1 in float32
         uniform = tf.clip_by_value(uniform, smallest, 1.0 - smallest)
         summary["samples"] = mixture.outcomes(uniform)
     return summary
 
 
 def summarize(draws: Tensor, kind: str) -> dict[str, Tensor]:
-    """Returns what draws say, in float32 and nats.
+    """Returns a summary of draws, in float32 and nats.
 
     Args:
         draws: Outputs of shape `(batch_size, num_samples, ...)`.
-        kind: What they are.
+        kind: The kind of the outputs, one of `KINDS`.
 
     Returns:
         A dictionary of `samples`, `mean` and `std` and, except for regression, of
         `entropy`, `expected_entropy` and `mutual_information`.
     """
     draws = _as_float(draws)
-    # Of outputs that are one number for each example, the last axis is that of the draws.
+    # If the output is one number for each example, the last axis is the axis of draws.
     is_scalar = draws.shape.rank == 2
     if is_scalar or draws.shape[-1] == 1:
-        # A distribution over one class would say nothing.
+        # A single number is the probability or logit of the second of two classes.
         kind = {LOGITS: BINARY_LOGITS, PROBABILITIES: BINARY_PROBABILITIES}.get(
             kind, kind
         )
     if kind == REGRESSION:
         return _moments(draws)
-    # Entropies of the draws come from the logits, where they are exact.
+    # If there are logits, the entropies are computed from them, because that is exact.
     if kind == LOGITS:
         logits = _finite(draws)
         log_draws = tf.nn.log_softmax(logits)
@@ -133,7 +132,7 @@ def summarize(draws: Tensor, kind: str) -> dict[str, Tensor]:
     elif kind == BINARY_LOGITS:
         logits = _finite(draws)
         draws = tf.sigmoid(logits)
-        # -p log p - (1 - p) log(1 - p), of logits x: softplus(x) - p x.
+        # For logits x, -p log p - (1 - p) log(1 - p) = softplus(x) - p x.
         entropies = tf.math.softplus(-tf.abs(logits)) + tf.math.multiply_no_nan(
             tf.abs(logits), tf.sigmoid(-tf.abs(logits))
         )
@@ -149,7 +148,7 @@ def summarize(draws: Tensor, kind: str) -> dict[str, Tensor]:
         **moments,
         "entropy": entropy,
         "expected_entropy": expected,
-        # Not negative but for rounding.
+        # Only rounding can make it negative.
         "mutual_information": tf.maximum(entropy - expected, 0.0),
     }
 

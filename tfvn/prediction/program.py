@@ -13,14 +13,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-# Masks travel with tensors, under an attribute that has no public name.
-from keras.src.backend import get_keras_mask, set_keras_mask
-
-# What `keras.Model(inputs, outputs)` itself makes, and has no public name.
-from keras.src.models.functional import Functional
-
 from tfvn.layers.base import StochasticLayer
 from tfvn.prediction import noise
+from tfvn.utils import private
 from tfvn.utils.models import all_layers, functional_graph
 
 Tensor = Any
@@ -89,7 +84,7 @@ class _Values:
         if leaf.lengths is not None:
             value = tf.RaggedTensor.from_tensor(value, self._repeat(leaf.lengths))
         if leaf.mask is not None:
-            set_keras_mask(value, self._repeat(leaf.mask))
+            private.set_keras_mask(value, self._repeat(leaf.mask))
         return value
 
     def _repeat(self, index: int) -> Tensor:
@@ -122,7 +117,7 @@ class Program:
         graph = functional_graph(model)
         if graph is not None:
             # Casts, orders and reshapes them as a call of the model would.
-            inputs = graph._standardize_inputs(inputs)  # noqa: SLF001
+            inputs = private.standardize_inputs(graph, inputs)
             outputs = self._follow(graph, inputs)
         else:
             outputs = self._call(model, (inputs,), {}, None)
@@ -146,14 +141,10 @@ class Program:
             values.results.append(result)
         return values.fetch_all(self._outputs)
 
-    def _follow(self, graph: Functional, inputs: Any) -> Any:
+    def _follow(self, graph: Any, inputs: Any) -> Any:
         """Goes through the graph of a functional model, as Keras does to call it."""
         values = dict(zip(map(id, graph.inputs), _flatten(inputs), strict=True))
-        by_depth = graph._nodes_by_depth  # noqa: SLF001
-        nodes = [
-            node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]
-        ]
-        for node in nodes:
+        for node in private.nodes(graph):
             unknown = any(id(tensor) not in values for tensor in node.input_tensors)
             if not node.operation or node.is_input or unknown:
                 continue
@@ -168,8 +159,7 @@ class Program:
                 if none_given or _has_no_rows(graph, symbol):
                     self._without_rows[id(value)] = value
         outputs = [values[id(symbol)] for symbol in graph.outputs]
-        structure = graph._outputs_struct  # noqa: SLF001
-        return keras.tree.pack_sequence_as(structure, outputs)
+        return keras.tree.pack_sequence_as(graph.output, outputs)
 
     def _call(self, operation: Any, args: Any, kwargs: Any, count: int | None) -> Any:
         """Calls an operation now, or keeps the call for later.
@@ -233,7 +223,7 @@ class Program:
         # tensors that all rows share, such as positions `(1, time, features)`.
         if not tf.is_symbolic_tensor(leaf) or tuple(leaf.shape[:1]) in ((), (1,)):
             return leaf
-        mask = get_keras_mask(leaf)
+        mask = private.get_keras_mask(leaf)
         return _Held(self._place(leaf), None if mask is None else self._place(mask))
 
     def _hold_ragged(self, leaf: tf.RaggedTensor) -> _Held:
@@ -264,8 +254,7 @@ def draws_without_rows(model: keras.Layer) -> bool:
         and all(_has_no_rows(graph, symbol) for symbol in node.input_tensors)
         for graph in graphs
         if graph is not None
-        for nodes in graph._nodes_by_depth.values()  # noqa: SLF001
-        for node in nodes
+        for node in private.nodes(graph)
         if not node.is_input
     )
 
@@ -306,7 +295,7 @@ def inputs_by_name(model: Any, x: Any) -> Any:
     graph = functional_graph(model)
     if graph is None or not isinstance(x, dict):
         return x
-    structure = graph._inputs_struct  # noqa: SLF001
+    structure = graph.input
     is_by_name = isinstance(structure, dict)
     names = list(structure) if is_by_name else [s.name for s in graph.inputs]
     if any(name not in x for name in names):
@@ -321,7 +310,7 @@ def inputs_by_name(model: Any, x: Any) -> Any:
 
 def _adjusted(symbol: Any, tensor: Tensor) -> Tensor:
     """Returns an input in the type and the rank that a functional model has for it."""
-    mask = get_keras_mask(tensor)
+    mask = private.get_keras_mask(tensor)
     adjusted = keras.ops.convert_to_tensor(tensor, symbol.dtype, sparse=symbol.sparse)
     rank, expected = len(adjusted.shape), len(symbol.shape)
     if rank == expected + 1 and adjusted.shape[-1] == 1:
@@ -329,7 +318,7 @@ def _adjusted(symbol: Any, tensor: Tensor) -> Tensor:
     elif rank == expected - 1 and symbol.shape[-1] == 1:
         adjusted = keras.ops.expand_dims(adjusted, axis=-1)
     if mask is not None:
-        set_keras_mask(adjusted, mask)
+        private.set_keras_mask(adjusted, mask)
     return adjusted
 
 
@@ -337,7 +326,7 @@ def _flatten(structure: Any) -> list[Any]:
     return keras.tree.flatten(structure)
 
 
-def _has_no_rows(graph: Functional, symbol: Any) -> bool:
+def _has_no_rows(graph: Any, symbol: Any) -> bool:
     """Whether a tensor of a graph is the same whatever the number of examples.
 
     Where the number of examples is fixed, a tensor without them looks like one with them.
@@ -346,12 +335,12 @@ def _has_no_rows(graph: Functional, symbol: Any) -> bool:
     return any_number and tuple(symbol.shape[:1]) != (None,)
 
 
-def _fits(graph: Functional, args: Any, kwargs: Any) -> bool:
+def _fits(graph: Any, args: Any, kwargs: Any) -> bool:
     """Whether a nested model is called with its inputs, in their order, and no more."""
     others = [value for key, value in kwargs.items() if key != "training"]
     if len(args) != 1 or any(value is not None for value in others):
         return False
-    structure = graph._inputs_struct  # noqa: SLF001
+    structure = graph.input
     try:
         keras.tree.assert_same_structure(
             keras.tree.lists_to_tuples(args[0]), keras.tree.lists_to_tuples(structure)
@@ -370,5 +359,5 @@ def _can_redraw(operation: Any, args: Any, kwargs: Any) -> bool:
         and not kwargs
         and tf.is_tensor(args[0])
         # A call would hand the mask on.
-        and get_keras_mask(args[0]) is None
+        and private.get_keras_mask(args[0]) is None
     )

@@ -1,11 +1,11 @@
-"""What an ensemble says."""
+"""The prediction of an ensemble."""
 
 import dataclasses
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-# What a `PredictiveDistribution` has beside.
+# Attributes that only a `PredictiveDistribution` has.
 _OF_DISTRIBUTIONS = (
     "aleatoric_std",
     "cdf",
@@ -18,23 +18,23 @@ _OF_DISTRIBUTIONS = (
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class EnsemblePrediction:
-    """The draws of an ensemble in figures, one row for each example.
+    """A summary of the draws of an ensemble, with one row for each example.
 
-    Entropies are in nats. The entropy of the mean is all that the ensemble does not
-    know; the expected entropy is what it would not know even if it were sure of its
-    weights; their difference, the mutual information, is what its draws disagree on.
-    For regression these are `None`: what the draws disagree on is `std`. It knows
-    nothing of the noise in the targets, so that `mean` plus and minus some of it is no
-    interval for them; a `tfvn.PredictiveDistribution` has one.
+    Entropies are in nats. The entropy of the mean is the total uncertainty. The expected
+    entropy is the uncertainty that would remain if the weights were known. Their difference,
+    the mutual information, measures how far the draws disagree. For regression the three
+    are `None`, and `std` measures how far the draws disagree. `std` does not include the
+    noise in the targets, so an interval of `mean` plus or minus a multiple of `std` is too
+    narrow for targets; use the interval of a `tfvn.PredictiveDistribution`.
 
     Attributes:
         mean: Mean over the draws, of probabilities or, for regression, of outputs.
-        std: Standard deviation over the draws, not corrected for their number.
-        entropy: Entropy of the mean. For binary outputs one for each, with no axis for
-            a single one.
+        std: Standard deviation over the draws, without Bessel's correction.
+        entropy: Entropy of the mean. Binary outputs have one entropy for each output; for a
+            single output, that axis is left out.
         expected_entropy: Mean entropy of the draws.
         mutual_information: `entropy - expected_entropy`.
-        samples: The draws, on axis 1, if they were asked for.
+        samples: The draws, on axis 1, if requested.
         num_samples: Number of draws.
 
     Example:
@@ -57,23 +57,23 @@ class EnsemblePrediction:
     mutual_information: np.ndarray | None = None
     samples: np.ndarray | None = None
 
-    # What is no array with one row for each example to look at.
+    # Fields that `to_dict` and `repr` leave out.
     _hidden: ClassVar[tuple[str, ...]] = ("num_samples",)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the arrays that there are, by name."""
+        """Returns all arrays that are not `None`, by name."""
         names = [f.name for f in dataclasses.fields(self) if f.name not in self._hidden]
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
     def __getattr__(self, name: str) -> NoReturn:
-        # Only what is not there comes here.
+        # Python calls this only for attributes that do not exist.
         if name in _OF_DISTRIBUTIONS:
             raise AttributeError(
-                f"Only predictions of a distribution of the targets have `{name}`; train "
-                "with a loss that says what it is, such as `tfvn.losses.GaussianNLL`, or "
-                "pass `outputs='normal'` to `ensemble_predict` if the outputs are means "
-                "and logarithms of standard deviations. Received: a prediction of "
+                f"Only a `tfvn.PredictiveDistribution` has `{name}`; train with a loss of "
+                "`tfvn.losses`, such as `GaussianNLL`, or pass `outputs='normal'` to "
+                "`ensemble_predict` if the outputs are means and logarithms of standard "
+                "deviations. Received: a prediction of "
                 f"{'numbers' if self.entropy is None else 'classes'}, which has "
                 f"{sorted(self.to_dict())}"
             )
@@ -88,7 +88,7 @@ class EnsemblePrediction:
         lines = [f"{type(self).__name__} with num_samples={self.num_samples}:"]
         for name, value in self.to_dict().items():
             line = f"  {name:<19}{value.dtype} {value.shape}"
-            # Averages that mean something, of what has one figure for each example.
+            # An average makes sense only for arrays with one number for each example.
             if value.ndim == 1 and len(value):
                 line += f", {value.mean():.3g} on average"
             lines.append(line)

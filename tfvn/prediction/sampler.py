@@ -20,6 +20,7 @@ from tfvn.prediction.program import (
 )
 from tfvn.prediction.rows import Structure, specs_of, tensors
 from tfvn.prediction.snapshot import snapshot
+from tfvn.utils import private
 from tfvn.utils.models import all_layers
 
 Tensor = Any
@@ -184,7 +185,7 @@ class Sampler:
         model = self._model()
         with passes.entered(self._pass):
             outputs = model(x, training=False)
-        model._clear_losses()  # noqa: SLF001
+        private.clear_losses(model)
         return outputs
 
     def summarize(
@@ -259,7 +260,7 @@ class Sampler:
                 [tf.TensorSpec(s.shape, s.dtype) for s in states],
             )
             # Losses of a pass, of activity regularizers say, are none of the model's.
-            model._clear_losses()  # noqa: SLF001
+            private.clear_losses(model)
             size = self.block_size(num_samples)
             if size is None:
                 return traced(held, seed, first_block, states)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tfvn.layers.weighted_kl import WeightedKL
 from tfvn.prediction.program import functional_graph
+from tfvn.utils import private
 from tfvn.utils.models import all_layers
 
 # What Keras writes on a model while it trains, evaluates or predicts, and whatever else
@@ -53,9 +54,10 @@ def snapshot(model: keras.Model) -> Any:
         A tuple that is equal to that of another time if nothing has changed. It keeps
         nothing alive.
     """
-    compiled = getattr(model, "_compile_config", None)
+    compiled = private.compile_config(model)
     layers = [_attributes(layer) for layer in all_layers(model)]
-    return _identity(compiled), tuple(layers)
+    # All of them, which the attributes of the layers need not show.
+    return _identity(compiled), _freeze(model.weights), tuple(layers)
 
 
 def _attributes(layer: keras.Layer) -> Any:
@@ -68,9 +70,6 @@ def _attributes(layer: keras.Layer) -> Any:
     return (
         id(layer),
         _identity(layer.dtype_policy),
-        # Keras's own lists, which a layer's attributes need not show.
-        _freeze(layer._trainable_variables),  # noqa: SLF001
-        _freeze(layer._non_trainable_variables),  # noqa: SLF001
         tuple(
             [
                 (name, value if type(value) in _PLAIN_TYPES else _freeze(value))

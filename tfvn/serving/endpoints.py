@@ -156,7 +156,7 @@ def _inputs(
     # What the model itself says of its inputs has no public name for sequential ones.
     structure = input_signature
     if structure is None:
-        structure = graph._inputs_struct  # type: ignore[union-attr] # noqa: SLF001
+        structure = graph.input
     leaves = keras.tree.flatten(structure)
     for leaf in leaves:
         _check_dense(leaf)

@@ -16,6 +16,7 @@ from tfvn.serving import card, versions, warmup
 from tfvn.serving.endpoints import SEED, Endpoints
 from tfvn.serving.labels import Labels, checked_labels
 from tfvn.serving.saved_model import SavedModel, reason, to_array
+from tfvn.utils import private
 from tfvn.utils.models import all_layers
 from tfvn.utils.validation import check_count
 
@@ -237,7 +238,7 @@ def _write(folder: pathlib.Path, model: keras.Model, endpoints: Endpoints) -> No
         archive.add_endpoint(name, function, input_signature=[specs])
     archive.write_out(folder, verbose=False)
     # Keras has called the model to save it, and losses of a prediction are none.
-    model._clear_losses()  # noqa: SLF001
+    private.clear_losses(model)
 
 
 def _try(

@@ -1,16 +1,11 @@
 """What a Keras model needs in order to be trained on the evidence lower bound."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
-
-# Splits arrays as `keras.Model.fit` does; there is no public name for it.
-from keras.src.trainers.data_adapters.array_slicing import (
-    train_validation_split as _split_arrays,
-)
 
 from tfvn import passes
 from tfvn.layers.weighted_kl import weighted_layers
@@ -22,6 +17,7 @@ from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import as_metrics_see
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
+from tfvn.utils import private
 from tfvn.utils.validation import check_choice, check_count
 
 Tensor = Any
@@ -90,7 +86,7 @@ class BayesianTraining(BoundLoss):
         self._kl_gradient = kl_gradient
         self._log_mean_exp = None
         if reduction == "log_mean_exp" and num_samples > 1 and loss is not None:
-            self._log_mean_exp = LogMeanExpLoss(self._compile_loss)
+            self._log_mean_exp = LogMeanExpLoss(private.compiled_loss(self))
         with self.distribute_strategy.scope():
             self._elbo = elbo.ELBO(
                 schedules.get(kl_schedule), train_size, self.training_state
@@ -190,9 +186,13 @@ class BayesianTraining(BoundLoss):
         `kl_weight`; and `elbo`, minus the sum of `nll` and of `kl` per example, whatever
         the weight. With an optimizer per group there are also its learning rates.
         """
-        self._assert_compile_called("fit")
+        if not self.compiled:
+            raise ValueError(
+                "You must call `compile()` before `fit()`. "
+                f"Received: model {self.name!r}, which is not compiled"
+            )
         if validation_split and validation_data is None:
-            (x, y, sample_weight), validation_data = _split_arrays(
+            (x, y, sample_weight), validation_data = train_size.split(
                 (x, y, sample_weight), validation_split
             )
         data = train_size.measure(x, batch_size, steps_per_epoch)
@@ -237,11 +237,13 @@ class BayesianTraining(BoundLoss):
 
     def make_train_function(self, force: bool = False) -> None:
         if self.train_function is None or force:
-            self.train_function = self._make_function(self._known(self.run_train_step))
+            step = self._known(self.run_train_step)
+            self.train_function = private.step_function(self, step)
 
     def make_test_function(self, force: bool = False) -> None:
         if self.test_function is None or force:
-            self.test_function = self._make_function(self._known(self.run_test_step))
+            step = self._known(self.run_test_step)
+            self.test_function = private.step_function(self, step)
 
     def _known(self, step: Callable) -> Callable:
         """Returns a step whose noise need not find out whether XLA compiles it."""
@@ -280,22 +282,30 @@ class BayesianTraining(BoundLoss):
         with self._pass(training=False):
             return self.test_step(data)
 
-    @contextlib.contextmanager
-    def _pass(self, training: bool) -> Iterator[passes.Pass]:
+    def _pass(self, training: bool) -> contextlib.AbstractContextManager[passes.Pass]:
         """Enters a step of this model, or goes on with the one that is going on."""
-        if passes.current().owner is self:
-            yield passes.current()
-            return
+        now = passes.current()
+        if now.owner is self:
+            return passes.entered(now)
         weight = self._elbo.weight(training)
-        step = passes.Pass(
+        return passes.changed(
             owner=self,
-            is_compiled=passes.current().is_compiled,
             kl_weight=weight,
             kl_factor=self._elbo.factor(weight),
             kl_gradient=self._kl_gradient,
+            num_samples=1,
+            record=passes.Record(),
         )
-        with passes.entered(step):
-            yield step
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # In a training loop of the user's own, layers weigh their KL as in a step, so
+        # that `losses` are right. Where another layer or step is around, it decides.
+        now = passes.current()
+        is_alone = now.owner is None and now.adds_kl and private.current_call() is None
+        if not is_alone or not self.compiled or self._elbo.size is None:
+            return super().__call__(*args, **kwargs)
+        with self._pass(training=False):
+            return super().__call__(*args, **kwargs)
 
     def train_step(self, data: Any) -> dict[str, Tensor]:
         is_own = passes.current().owner is not self

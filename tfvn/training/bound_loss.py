@@ -9,6 +9,7 @@ from tfvn import passes
 from tfvn.layers.weighted_kl import UNKNOWN_SIZE, weighted_layers
 from tfvn.training import elbo, schedules
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
+from tfvn.utils import private
 
 Tensor = Any
 
@@ -32,11 +33,11 @@ class BoundLoss(keras.Model):
         training: bool = True,
     ) -> Tensor:
         step = passes.current()
-        if step.owner is not self:
-            return self._loss_of_a_loop(y, y_pred, sample_weight, training)
+        is_own = step.owner is self
+        if not is_own:
+            self._check_loop(training)
         draws = [of_last_pass(self, y_pred)]
-        step.record.is_tracked = True
-        if training and step.num_samples > 1:
+        if is_own and training and step.num_samples > 1:
             if x is None:
                 raise ValueError(
                     "Further draws of the noise need the inputs; expected "
@@ -48,45 +49,31 @@ class BoundLoss(keras.Model):
         nll = self._negative_log_likelihood(y, draws, sample_weight)
         # Each replica has its part of the examples, but all of the weights.
         replicas = self.distribute_strategy.num_replicas_in_sync
-        self._elbo.tracker.update_state(
-            tf.stack(
-                [
-                    tf.reduce_mean(nll) * replicas,
-                    _mean([drawn.kl for drawn in draws]),
-                    step.kl_weight,
-                ]
-            ),
-            sample_weight=1 if x is None else rows_of(x),
-        )
+        if is_own:
+            step.record.is_tracked = True
+            self._elbo.tracker.update_state(
+                tf.stack(
+                    [
+                        tf.reduce_mean(nll) * replicas,
+                        _mean([drawn.kl for drawn in draws]),
+                        step.kl_weight,
+                    ]
+                ),
+                sample_weight=1 if x is None else rows_of(x),
+            )
         return nll + _mean([drawn.loss for drawn in draws]) / replicas
 
-    def _loss_of_a_loop(
-        self, y: Any, y_pred: Any, sample_weight: Any, training: bool
-    ) -> Tensor:
-        """Returns the loss in a training loop of the user's own, outside of `fit`.
-
-        The layers, which did not know whose step it is, have left the model's weight to
-        this method, unless the loop is in the step of another model.
-        """
+    def _check_loop(self, training: bool) -> None:
+        """Refuses a training loop of the user's own in which the loss would be wrong."""
         if training and self._num_samples > 1:
             raise ValueError(
                 "Only `fit` averages over several draws of the noise; expected "
                 "`num_samples=1` in a training loop of your own. "
                 f"Received: num_samples={self._num_samples}"
             )
-        drawn = Draw(y_pred, tf.zeros(()), tf.zeros(()))
-        nll = self._negative_log_likelihood(y, [drawn], sample_weight)
-        kls: list[Any] = []
-        if passes.current().owner is None:
-            kls = [layer.added_kl() for layer in weighted_layers(self)]
-        losses = [tf.zeros(())]
-        for loss in self.losses:
-            is_kl = any(loss is kl for kl in kls)
-            losses.append(loss * self._factor_in_a_loop(training) if is_kl else loss)
-        replicas = self.distribute_strategy.num_replicas_in_sync
-        return nll + tf.add_n([tf.cast(x, tf.float32) for x in losses]) / replicas
-
-    def _factor_in_a_loop(self, training: bool) -> Tensor:
+        is_alone = passes.current().owner is None
+        if not is_alone or not any(layer.has_kl for layer in weighted_layers(self)):
+            return
         schedule = self._elbo.schedule
         if training and not isinstance(schedule, schedules.Constant):
             raise ValueError(
@@ -95,19 +82,18 @@ class BoundLoss(keras.Model):
                 "each batch, or compile with a number. "
                 f"Received: kl_schedule={type(schedule).__name__}"
             )
-        factor = self._elbo.factor(self._elbo.weight(training))
-        if factor is None:
+        if self._elbo.size is None:
             raise ValueError(UNKNOWN_SIZE)
-        return factor
 
     def _negative_log_likelihood(
         self, y: Any, draws: list[Draw], sample_weight: Any
     ) -> Tensor:
-        if self._compile_loss is None:
+        compiled = private.compiled_loss(self)
+        if compiled is None:
             return tf.zeros(())
         outputs = [drawn.y_pred for drawn in draws]
         # Also counted where each output's loss is logged.
-        losses = [self._compile_loss(y, y_pred, sample_weight) for y_pred in outputs]
+        losses = [compiled(y, y_pred, sample_weight) for y_pred in outputs]
         if losses[0] is None:
             return tf.zeros(())
         if self._log_mean_exp is not None and len(draws) > 1:

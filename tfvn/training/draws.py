@@ -1,17 +1,13 @@
 """Several draws of a model's noise in one step, and the loss that they have together."""
 
+import inspect
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-# Masks travel with tensors, under an attribute that has no public name.
-from keras.src.backend import get_keras_mask, set_keras_mask
-
-# Makes a loss of what `compile` takes for one: a name, a function or a loss.
-from keras.src.trainers.compile_utils import get_loss
-
 from tfvn import passes
+from tfvn.utils import private
 from tfvn.utils.models import all_layers, has_noise_per_example
 
 Tensor = Any
@@ -93,7 +89,7 @@ def check_is_stateless(model: keras.Model) -> None:
 
 def _call(model: keras.Model, x: Any) -> Any:
     # As `keras.Model.train_step` does.
-    has_argument = model._call_has_training_arg  # noqa: SLF001
+    has_argument = "training" in inspect.signature(model.call).parameters
     return model(x, training=True) if has_argument else model(x)
 
 
@@ -118,9 +114,9 @@ def _rows(structure: Any, start: Tensor, count: Tensor) -> Any:
 
     def take(tensor: Tensor) -> Tensor:
         rows = tensor[start : start + count]
-        mask = get_keras_mask(tensor)
+        mask = private.get_keras_mask(tensor)
         if mask is not None:
-            set_keras_mask(rows, mask[start : start + count])
+            private.set_keras_mask(rows, mask[start : start + count])
         return rows
 
     return keras.tree.map_structure(take, structure)
@@ -145,12 +141,7 @@ class LogMeanExpLoss:
 
     def __init__(self, compiled: Any):
         self._shares: list[_ShareOfExamples] = []
-        # Keras's own way to match losses, weights, targets and outputs.
-        self._compiled = type(compiled)(
-            keras.tree.map_structure(self._wrap, compiled._user_loss),  # noqa: SLF001
-            compiled._user_loss_weights,  # noqa: SLF001
-            output_names=compiled.output_names,
-        )
+        self._compiled = private.mapped_loss(compiled, self._wrap)
 
     def _wrap(self, loss: Any) -> Any:
         if loss is None:
@@ -194,7 +185,7 @@ class _ShareOfExamples(keras.losses.Loss):
         super().__init__(name=getattr(loss, "name", None))
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
-        loss = get_loss(self._given, y_true, y_pred)
+        loss = private.get_loss(self._given, y_true, y_pred)
         values = loss.call(
             keras.ops.convert_to_tensor(y_true, loss.dtype),
             keras.ops.convert_to_tensor(y_pred, loss.dtype),
@@ -207,7 +198,7 @@ class _ShareOfExamples(keras.losses.Loss):
                 "one number"
             )
         ones = tf.ones_like(values)
-        set_keras_mask(ones, get_keras_mask(values))
+        private.set_keras_mask(ones, private.get_keras_mask(values))
 
         def reduced(given: Tensor, reduction: Any) -> Tensor:
             return _Given(given, reduction, loss.dtype)(y_true, y_pred, sample_weight)

@@ -7,22 +7,24 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.groups import GROUPS
+from tfvn.utils import private
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("tfvn")
 class GroupOptimizer(keras.optimizers.MultiOptimizer):
-    """Updates means, scales and all other variables by optimizers of their own.
+    """Updates means, scales and all other variables with separate optimizers.
 
-    `tfvn.Model.compile` makes one of a dictionary; it works in a `keras.Model` too. The
-    groups come from the layers, which note them at their variables.
+    If you pass a dictionary of optimizers to `tfvn.Model.compile`, it creates a
+    `GroupOptimizer`. You may also pass one to `keras.Model.compile`. Each layer marks its
+    variables with their group.
 
     Args:
         optimizers: A dictionary with some of the keys `"mean"`, `"scale"`, `"prior"`
-            (the variables of priors that are learned) and `"default"`, and optimizers
-            or their names as values. Groups that it does not name are updated by that
-            of `"default"`, by default an Adam.
+            (the variables of trainable priors) and `"default"`, and optimizers or their
+            names as values. The optimizer of `"default"`, by default an Adam, also updates
+            the groups that are not in the dictionary.
         loss_scale_factor: As in every Keras optimizer.
         name: Name of the optimizer.
 
@@ -45,20 +47,21 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
         unknown = sorted(set(optimizers) - set(GROUPS))
         if unknown:
             raise ValueError(
-                f"The groups of variables are {list(GROUPS)}; there is none of another "
-                f"name. Received: optimizer with keys {unknown}"
+                "The keys of a dictionary of optimizers must be groups of variables, "
+                f"some of {list(GROUPS)}. Received: optimizer with keys {unknown}"
             )
         made: dict[str, keras.optimizers.Optimizer] = {}
         for group, identifier in {"default": "adam", **optimizers}.items():
             optimizer = keras.optimizers.get(identifier)
             if any(optimizer is other for other in made.values()):
-                # An optimizer counts its steps: one for two groups would count twice.
+                # An optimizer counts its steps. Shared by two groups, it would count each
+                # step twice, so the second group gets a copy.
                 optimizer = type(optimizer).from_config(optimizer.get_config())
             made[group] = optimizer
         groups = {group: made[group] for group in GROUPS if group in made}
-        super().__init__(
-            _OptimizerOfGroup(groups), loss_scale_factor=loss_scale_factor, name=name
-        )
+        optimizer_of = _OptimizerOfGroup(groups)
+        super().__init__(optimizer_of, loss_scale_factor=loss_scale_factor, name=name)
+        self._optimizer_of = optimizer_of
         self.groups = groups
         self._switches: dict[str, keras.Variable] = {}
 
@@ -75,14 +78,14 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
         return bool(self._switches)
 
     def add_switches(self) -> None:
-        """Makes it possible to switch groups off, in steps that are traced from now on."""
+        """Lets `switch` turn groups off, in training steps that are traced after this."""
         self._switches = {
             group: keras.Variable(1.0, trainable=False, name=f"train_{group}")
             for group in self.groups
         }
 
     def switch(self, group: str, on: bool) -> None:
-        """Turns the updates of a group on or off, without a new trace."""
+        """Turns the updates of a group on or off, without retracing."""
         self._switches[group].assign(float(on))
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
@@ -90,23 +93,23 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
             super().apply(grads, trainable_variables)
             return
         if trainable_variables is None:
-            trainable_variables = self._trainable_variables
+            trainable_variables = private.optimized_variables(self)
         if not self.built:
             self.build(trainable_variables)
         for group, optimizer in self.groups.items():
             pairs = [
                 (gradient, variable)
                 for gradient, variable in zip(grads, trainable_variables, strict=True)
-                if self._optimizer_map(variable) is optimizer
+                if self._optimizer_of(variable) is optimizer
             ]
             if pairs:
                 _apply_if(self._switches[group].value > 0, optimizer, pairs)
-        self._iterations.assign_add(1)
+        self.iterations.assign_add(1)
 
     def finalize_variable_values(self, var_list: Any) -> None:
-        # A group that was never switched on has no moving averages to end with.
+        # A group that was never switched on has no moving averages to assign.
         super().finalize_variable_values(
-            [v for v in var_list if int(self._optimizer_map(v).iterations.numpy()) > 0]
+            [v for v in var_list if int(self._optimizer_of(v).iterations.numpy()) > 0]
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -131,7 +134,7 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
 
 
 def of_model(model: keras.Model) -> keras.optimizers.Optimizer:
-    """Returns the optimizer of a model, without what mixed precision wraps it into."""
+    """Returns the optimizer of a model, without the wrapper for mixed precision."""
     return getattr(model.optimizer, "inner_optimizer", model.optimizer)
 
 
@@ -148,7 +151,7 @@ def _apply_if(
 
 
 class _OptimizerOfGroup:
-    """What `MultiOptimizer` asks for the optimizer of a variable."""
+    """Tells `MultiOptimizer` which optimizer updates a variable."""
 
     def __init__(self, optimizers: dict[str, keras.optimizers.Optimizer]):
         self.optimizers = optimizers
@@ -158,6 +161,6 @@ class _OptimizerOfGroup:
         return iter(self.optimizers.values())
 
     def __call__(self, variable: keras.Variable) -> keras.optimizers.Optimizer:
-        # The layer that made a random weight has noted the group.
+        # The layer has set this attribute when it created the variable.
         group = getattr(variable, "variable_group", "default")
         return self.optimizers.get(group, self.default_optimizer)

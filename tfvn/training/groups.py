@@ -1,4 +1,4 @@
-"""The variables of a model by what they mean."""
+"""The variables of a model, sorted into groups."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tfvn.layers.base import stochastic_layers
 
 GROUPS = ("mean", "scale", "prior", "default")
 
-# Those that every model has, if only with no variables in them.
+# The groups that are in every result, even without variables.
 _ALWAYS = ("mean", "scale", "default")
 
 
@@ -20,8 +20,8 @@ def variable_groups(model: keras.Layer) -> dict[str, list[keras.Variable]]:
 
     Returns:
         A dictionary of lists: `"mean"` and `"scale"`, the means and scales of random
-        weights; `"prior"`, the variables of priors, only for a model that learns any;
-        and `"default"`, all others.
+        weights; `"prior"`, the variables of trainable priors, if there are any; and
+        `"default"`, all other variables.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Learning rates that change with the step: cycles, and a warm-up for any other."""
+"""Learning rate schedules: cycles, and a warm-up before any other schedule."""
 
 import math
 from typing import Any
@@ -18,18 +18,19 @@ MODES = ("triangular", "triangular2", "exponential")
 
 @keras.saving.register_keras_serializable("tfvn")
 class Cyclical(LearningRateSchedule):
-    """A rate that rises and falls on a line between two bounds, again and again.
+    """A learning rate that rises and falls linearly between two bounds, in cycles.
 
-    A cycle starts at `min_rate`, is at `max_rate` halfway, and ends at `min_rate`.
+    A cycle starts at `min_rate`, reaches `max_rate` halfway, and ends at `min_rate`.
 
     Args:
         min_rate: The lower bound.
         max_rate: The upper bound, in the first cycle.
         cycle_steps: Number of steps in a cycle, up and down: twice what the paper calls
             the stepsize.
-        mode: `"triangular"` for cycles of the same height, `"triangular2"` for each half
-            as high as the one before, or `"exponential"` for a height of `gamma^step`.
-        gamma: Factor of the height at every step, in `"exponential"` mode.
+        mode: `"triangular"` for cycles of equal height, `"triangular2"` if each cycle is
+            half as high as the one before, or `"exponential"` for a height of
+            `gamma^step`.
+        gamma: In `"exponential"` mode, the factor of the height at every step.
 
     Example:
 
@@ -73,8 +74,8 @@ class Cyclical(LearningRateSchedule):
         if self.mode == "triangular2":
             height *= tf.pow(2.0, -cycle)
         elif self.mode == "exponential":
-            # A power of `gamma` in float32 would drift: 0.99994 has an error there that
-            # a hundred thousand steps multiply.
+            # Not as a power of `gamma` in float32: the rounding error of 0.99994 would
+            # grow over a hundred thousand steps.
             height *= tf.exp(step * math.log(self.gamma))
         return self.min_rate + (self.max_rate - self.min_rate) * height
 
@@ -85,14 +86,15 @@ class Cyclical(LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("tfvn")
 class WarmUp(LearningRateSchedule):
-    """Rises on a line to where another rate begins, and then follows it.
+    """A learning rate that rises linearly, and then follows another schedule.
 
-    The other rate starts when the warm-up is over, so that none of it is skipped.
+    The other schedule starts at its step 0 after the warm-up, so that no part of it is
+    skipped. The warm-up ends at its first rate.
 
     Args:
-        schedule: What follows: a number, or any
+        schedule: The schedule after the warm-up: a number, or any
             `keras.optimizers.schedules.LearningRateSchedule`.
-        warmup_steps: Number of steps that it takes to get there.
+        warmup_steps: Number of steps of the warm-up.
         start: The rate of the first step.
 
     Example:
@@ -152,15 +154,15 @@ class WarmUp(LearningRateSchedule):
 
 
 def require_settable(optimizer: keras.optimizers.Optimizer, who: str) -> None:
-    """Raises if the rate of an optimizer is a schedule, which cannot be set.
+    """Raises an error if the rate of an optimizer is a schedule, which cannot be set.
 
     Args:
         optimizer: An optimizer for one group of variables.
-        who: Name of the class that wants to set it.
+        who: Name of the class that sets the rate.
     """
     if not isinstance(optimizer.learning_rate, keras.Variable):
         raise ValueError(
-            f"`{who}` sets the learning rate, which is not possible where it is a "
+            f"`{who}` sets the learning rate, which is not possible if the rate is a "
             "schedule; give the optimizer a number instead. "
             f"Received: optimizer={optimizer.name!r} with a schedule"
         )

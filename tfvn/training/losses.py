@@ -23,13 +23,13 @@ Tensor = Any
 class NegativeLogLikelihood(keras.losses.Loss):
     """The negative log-likelihood of targets, in nats, summed over the last axis.
 
-    The loss also tells predictions, exports and, in a `tfvn.Model`, metrics what the
-    model's outputs are.
+    Predictions, exports and, in a `tfvn.Model`, metrics read from this loss what the model's
+    outputs are.
 
-    Targets have the shape of the outputs but for the last axis, on which the outputs have
-    as many numbers for each target as the likelihood has parameters: all first
-    parameters, then all second ones. Single targets may have that last axis of size 1 or
-    not.
+    Targets and outputs have the same shape except for the last axis. There, the outputs have
+    as many numbers for each target as the likelihood has parameters: the first parameters of
+    all targets, then the second parameters of all targets. With a single target per example,
+    you may leave out the last axis of the targets.
 
     Args:
         likelihood: The family of distributions: `"normal"`, `"laplace"`, `"student_t"`,
@@ -65,9 +65,9 @@ class NegativeLogLikelihood(keras.losses.Loss):
         if y is None:
             count = self.likelihood.parameters
             raise ValueError(
-                f"The outputs must have {count} numbers for each target to be those of "
+                f"The outputs must have {count} numbers for each target with "
                 f"{self.likelihood}, and so a last axis of size "
-                f"{count * (y_true.shape[-1] or 1)} for such targets. Received: "
+                f"{count * (y_true.shape[-1] or 1)} for these targets. Received: "
                 f"y_true.shape={tuple(y_true.shape)}, y_pred.shape={tuple(y_pred.shape)}"
             )
         return -tf.reduce_sum(self.likelihood.log_prob(y_pred, y), axis=-1)
@@ -78,7 +78,7 @@ class NegativeLogLikelihood(keras.losses.Loss):
 
 
 class _OfFamily(NegativeLogLikelihood):
-    """A loss whose arguments are those of its likelihood."""
+    """A loss that has the arguments of its likelihood."""
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -90,13 +90,13 @@ class _OfFamily(NegativeLogLikelihood):
 class GaussianNLL(_OfFamily):
     """The negative log-likelihood of a Normal, in nats, summed over the last axis.
 
-    The noise is a number that is known, or a part of the model's outputs: their last axis
-    is then twice as long as that of the targets and holds the means and after them the
-    logarithms of the standard deviations. To learn one noise for all examples, end the
-    model with `tfvn.layers.LearnedScale()`; to predict it for each, with
-    `tfvn.layers.NormalHead(units)`.
+    The standard deviation of the noise is a known number, or part of the model's outputs. In
+    the second case the last axis of the outputs is twice as long as that of the targets: it
+    has all means, and then the logarithms of all standard deviations. To learn one standard
+    deviation for all examples, end the model with `tfvn.layers.LearnedScale()`. To predict
+    one for each example, end it with `tfvn.layers.NormalHead(units)`.
 
-    Targets of shape `(batch_size,)` are as good as `(batch_size, 1)`.
+    Targets may have the shape `(batch_size,)` instead of `(batch_size, 1)`.
 
     Args:
         scale: The standard deviation of the noise, or `None` to read it from the
@@ -125,7 +125,7 @@ class GaussianNLL(_OfFamily):
 
     @property
     def scale(self) -> float | None:
-        """The standard deviation, if it is known."""
+        """The standard deviation, or `None` if the loss reads it from the outputs."""
         return self.likelihood.scale
 
 
@@ -133,8 +133,9 @@ class GaussianNLL(_OfFamily):
 class LaplaceNLL(_OfFamily):
     """The negative log-likelihood of a Laplace distribution, in nats.
 
-    As `tfvn.losses.GaussianNLL`, with medians and scales in place of means and standard
-    deviations: what absolute errors are to squared ones.
+    It is used like `tfvn.losses.GaussianNLL`, with medians and scales instead of means and
+    standard deviations. It penalises absolute errors, where `GaussianNLL` penalises squared
+    errors.
 
     Args:
         scale: The scale of the noise, or `None` to read it from the outputs.
@@ -165,7 +166,7 @@ class LaplaceNLL(_OfFamily):
 class StudentTNLL(_OfFamily):
     """The negative log-likelihood of a Student-t distribution, in nats.
 
-    As `tfvn.losses.GaussianNLL`, for data with outliers.
+    It is used like `tfvn.losses.GaussianNLL`, for data with outliers.
 
     Args:
         df: Degrees of freedom, more than 2.
@@ -198,8 +199,8 @@ class StudentTNLL(_OfFamily):
 class LogNormalNLL(_OfFamily):
     """The negative log-likelihood of a log-normal distribution, in nats.
 
-    For positive targets such as prices and durations. The outputs are means and
-    logarithms of standard deviations of the logarithm of the target, as in
+    Use it for positive targets such as prices and durations. The outputs describe the
+    logarithm of the target: its mean and the logarithm of its standard deviation, as in
     `tfvn.losses.GaussianNLL`. A target that is not positive makes the loss infinite.
 
     Args:
@@ -232,9 +233,9 @@ class LogNormalNLL(_OfFamily):
 class PoissonNLL(_OfFamily):
     """The negative log-likelihood of a Poisson distribution, in nats.
 
-    For counts. The outputs are logarithms of rates. `keras.losses.Poisson` takes the
-    rates themselves and leaves out what does not depend on them. A count that is negative
-    or no integer makes the loss infinite.
+    Use it for counts. The outputs are logarithms of rates. (`keras.losses.Poisson` takes the
+    rates themselves, and leaves out the term that does not depend on them.) A target that is
+    negative or not an integer makes the loss infinite.
 
     Args:
         reduction: As in every Keras loss.

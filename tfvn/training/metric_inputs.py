@@ -4,11 +4,9 @@ from typing import Any
 
 import keras
 
-# Masks travel with tensors, under an attribute that has no public name.
-from keras.src.backend import get_keras_mask, set_keras_mask
-
 from tfvn import likelihoods
 from tfvn.likelihoods import Likelihood, likelihood_of
+from tfvn.utils import private
 from tfvn.utils.models import last_layers, losses_of, output_names
 
 Tensor = Any
@@ -53,9 +51,9 @@ def as_metrics_see(model: keras.Model, y: Any, y_pred: Any) -> tuple[Any, Any]:
 
 def _mean(likelihood: Any, output: Tensor) -> Tensor:
     mean = likelihood.distribution(output).mean()
-    mask = get_keras_mask(output)
+    mask = private.get_keras_mask(output)
     if mask is not None:
-        set_keras_mask(mean, mask)
+        private.set_keras_mask(mean, mask)
     return mean
 
 

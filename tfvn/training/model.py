@@ -4,10 +4,8 @@ from typing import Any
 
 import keras
 
-# What `keras.Model(inputs, outputs)` itself makes, and has no public name.
-from keras.src.models.functional import Functional
-
 from tfvn.training.bayesian_training import BayesianTraining
+from tfvn.utils import private
 
 
 class Model(BayesianTraining):
@@ -35,21 +33,21 @@ class Model(BayesianTraining):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls is Model and _is_functional(args, kwargs):
-            return FunctionalModel.__new__(FunctionalModel, *args, **kwargs)
+        if _is_functional(args, kwargs):
+            cls = _functional(cls)
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any):
         if _is_functional(args, kwargs):
-            if not isinstance(self, Functional):
-                _make_functional(type(self))
-            Functional.__init__(self, *args, **kwargs)
+            # Of a subclass with a constructor of its own, it is only known here.
+            self.__class__ = _functional(type(self))
+            private.Functional.__init__(self, *args, **kwargs)
         else:
             keras.Model.__init__(self, *args, **kwargs)
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class FunctionalModel(Model, Functional):
+class FunctionalModel(Model, private.Functional):
     """What `tfvn.Model(inputs, outputs)` makes."""
 
 
@@ -104,12 +102,29 @@ def _is_functional(args: tuple, kwargs: dict[str, Any]) -> bool:
     return given >= 2
 
 
-def _make_functional(cls: type) -> None:
-    # What Keras does to subclasses of its own `Model`, but stopping at ours: it would
-    # make every `tfvn.Model` functional.
-    cls.__bases__ = tuple(
-        FunctionalModel if base is Model else base for base in cls.__bases__
-    )
-    for base in cls.__bases__:
-        if issubclass(base, Model) and not issubclass(base, Functional):
-            _make_functional(base)
+def _functional(cls: type) -> type:
+    """Returns a subclass of a `tfvn.Model` that is functional, one for each class.
+
+    Keras changes the bases of a class of which a functional model is made, up to its own
+    `Model`; so every `tfvn.Model` would become functional.
+
+    Args:
+        cls: The class of a model, or `tfvn.Model` itself.
+    """
+    if cls is Model:
+        return FunctionalModel
+    if issubclass(cls, FunctionalModel):
+        return cls
+    if "_functional_class" not in vars(cls):
+        names = ("__module__", "__qualname__", "__doc__")
+        made = type(
+            cls.__name__,
+            (cls, FunctionalModel),
+            {name: getattr(cls, name) for name in names},
+        )
+        package, _, name = keras.saving.get_registered_name(cls).rpartition(">")
+        if package:
+            # Saved under the name of the class.
+            keras.saving.register_keras_serializable(package, name)(made)
+        cls._functional_class = made  # type: ignore[attr-defined]
+    return vars(cls)["_functional_class"]

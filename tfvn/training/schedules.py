@@ -1,10 +1,10 @@
-"""How much the KL counts, step by step: the schedules of its weight.
+"""Schedules of the weight of the KL.
 
-A schedule is a function of the number of batches that the model has been trained on. It is
-evaluated inside the training step, so it is never retraced, and works under XLA and within
-`steps_per_execution`. The model keeps the number in a variable that is saved with it, so
-that a run that resumes goes on where it was. Batches count, not updates of the optimizer:
-gradient accumulation does not slow a schedule down.
+A schedule is a function of the number of batches that the model has been trained on. The
+training step evaluates it, so a changing weight needs no retracing, and works under XLA and
+with `steps_per_execution`. The model keeps the number of batches in a variable that is saved
+with it, so that a resumed run continues where it was. The count is of batches and not of
+updates of the optimizer, so gradient accumulation does not slow a schedule down.
 """
 
 import abc
@@ -31,19 +31,19 @@ Tensor = Any
 class KLSchedule(abc.ABC):
     """The weight of the KL in the loss as a function of the step.
 
-    To add one, subclass this, implement `__call__` with TensorFlow ops, return the
-    constructor's arguments from `get_config`, and register the class with
-    `keras.saving.register_keras_serializable`. If it depends on `steps_per_epoch`, let
-    `needs_steps_per_epoch` be `True`.
+    To add a schedule, subclass this class, implement `__call__` with TensorFlow ops, return
+    the constructor's arguments from `get_config`, and register the class with
+    `keras.saving.register_keras_serializable`. If the weight depends on `steps_per_epoch`,
+    override `needs_steps_per_epoch` to return `True`.
     """
 
     @property
     def needs_steps_per_epoch(self) -> bool:
-        """Whether the weight depends on how many batches an epoch has.
+        """Whether the weight depends on the number of batches in an epoch.
 
-        Training then raises where that is not known. For such a schedule, steps are
-        counted as if all epochs before this run of `fit` had had as many batches as its
-        own, so that a run with another batch size goes on at the same epoch.
+        If so, training raises an error where that number is unknown. For such a schedule,
+        steps are counted as if all earlier epochs had had as many batches as those of the
+        present `fit`, so that a run with another batch size continues at the same epoch.
         """
         return False
 
@@ -53,8 +53,8 @@ class KLSchedule(abc.ABC):
 
         Args:
             step: The number of batches trained on so far, a float32 tensor.
-            steps_per_epoch: The number of batches in an epoch, a float32 tensor; 0 where
-                it is not known.
+            steps_per_epoch: The number of batches in an epoch, a float32 tensor; 0 if it
+                is unknown.
         """
 
     def get_config(self) -> dict[str, Any]:
@@ -70,7 +70,8 @@ class Constant(KLSchedule):
     """The same weight throughout.
 
     Args:
-        weight: The weight; 1 is the evidence lower bound, less a tempered posterior.
+        weight: The weight. 1 gives the evidence lower bound, a smaller weight a tempered
+            posterior.
 
     Example:
 
@@ -91,19 +92,18 @@ class Constant(KLSchedule):
 
 @keras.saving.register_keras_serializable("tfvn")
 class LinearAnnealing(KLSchedule):
-    """A weight that rises from `start` to `end` on a line, and stays there.
+    """A weight that rises linearly from `start` to `end`, and then stays at `end`.
 
-    Say how long it takes in batches (`steps`), in `epochs`, or by what each batch adds
-    (`per_batch`).
+    Pass exactly one of `steps`, `epochs` and `per_batch`.
 
     Args:
         start: The weight of the first step.
-        end: The weight it ends at.
+        end: The final weight.
         steps: Number of training batches until `end`.
-        epochs: Number of epochs until `end`, in place of `steps`. How many batches an
-            epoch has must then be known to `fit`.
-        per_batch: What each batch adds to the weight, in place of `steps`.
-        every: The weight is raised only every so many batches.
+        epochs: Number of epochs until `end`. `fit` must then be able to find the number of
+            batches in an epoch.
+        per_batch: How much the weight rises with each batch.
+        every: Number of batches between two changes of the weight.
 
     Example: the schedule of the k-tied paper.
 
@@ -132,7 +132,7 @@ class LinearAnnealing(KLSchedule):
         given = {name: value for name, value in lengths.items() if value is not None}
         if len(given) != 1:
             raise ValueError(
-                "A `LinearAnnealing` takes exactly one of `steps`, `epochs` and "
+                "`LinearAnnealing` needs exactly one of `steps`, `epochs` and "
                 f"`per_batch`. Received: {given or 'none of them'}"
             )
         lengths.update({n: check_number(n, v, above=0) for n, v in given.items()})
@@ -159,17 +159,17 @@ class LinearAnnealing(KLSchedule):
 
 @keras.saving.register_keras_serializable("tfvn")
 class CyclicalAnnealing(KLSchedule):
-    """A weight that rises from `start` to `end` again and again.
+    """A weight that rises from `start` to `end` in every cycle.
 
-    In each cycle it rises on a line for a part of the time, and then stays at `end`.
+    In the first part of a cycle the weight rises linearly, and then it stays at `end`.
 
     Args:
         cycle_steps: Number of steps in a cycle.
-        start: The weight that a cycle starts with.
-        end: The weight that it ends with.
-        rising: The part of a cycle in which the weight rises, in (0, 1].
-        cycles: Number of cycles, after which the weight stays at `end`. `None` is
-            without end.
+        start: The weight at the start of a cycle.
+        end: The weight at the end of a cycle.
+        rising: The fraction of a cycle in which the weight rises, in (0, 1].
+        cycles: Number of cycles, after which the weight stays at `end`. `None` repeats the
+            cycle for ever.
 
     Example:
 
@@ -212,16 +212,16 @@ class CyclicalAnnealing(KLSchedule):
 
 @keras.saving.register_keras_serializable("tfvn")
 class MinibatchReweighting(KLSchedule):
-    """Weights that differ between the batches of an epoch, and average 1.
+    """Weights that differ between the batches of an epoch, with an average of 1.
 
-    The i-th of M batches gets `M pi_i` with `pi_i = ratio^i / sum_k ratio^k`. A ratio
-    below 1 lets the prior count early in an epoch and the data late; 1 is weight 1
-    throughout, and 0 is no KL at all.
+    The i-th of M batches has the weight `M pi_i` with `pi_i = ratio^i / sum_k ratio^k`. With
+    a ratio below 1 the prior counts more early in an epoch, and the data more later. A
+    ratio of 1 gives every batch the weight 1, and a ratio of 0 switches the KL off.
 
     Args:
         ratio: Ratio of the weights of two successive batches.
-        steps: Number of batches in an epoch, for data whose length `fit` cannot find;
-            `None` takes that of the data.
+        steps: Number of batches in an epoch, for data whose length `fit` cannot find.
+            `None` uses the number that `fit` finds.
 
     Example:
 
@@ -247,11 +247,11 @@ class MinibatchReweighting(KLSchedule):
         if self.ratio in (0, 1):
             return float(self.ratio)
         batches = tf.convert_to_tensor(self.steps or steps_per_epoch, tf.float32)
-        # The mean of the weights, where nothing has been trained on yet.
+        # Before any training the number of batches is 0; the weight is then 1, its mean.
         is_known, batches = batches > 0, tf.maximum(batches, 1.0)
         index = tf.math.floormod(tf.convert_to_tensor(step, tf.float32), batches)
-        # In log space, with only falling exponentials: seen from the end, a rising
-        # series falls.
+        # Computed in log space, with decreasing exponentials only: a rising series is
+        # read from its end.
         slope = -abs(math.log(self.ratio))
         if self.ratio > 1:
             index = batches - 1.0 - index
@@ -270,7 +270,7 @@ def _log1mexp(x: Any) -> Tensor:
 
 
 def get(identifier: Any) -> KLSchedule:
-    """Returns the schedule that a user's argument stands for.
+    """Returns the schedule for the argument `kl_schedule`.
 
     Args:
         identifier: A `KLSchedule`, a number for a constant weight, `None` for 1, or
@@ -291,7 +291,7 @@ def get(identifier: Any) -> KLSchedule:
 
 
 def check(schedule: KLSchedule, steps: Any, steps_per_epoch: int) -> None:
-    """Raises if a schedule gives a negative or no weight at one of the steps."""
+    """Raises an error if a schedule's weight is negative or not finite at one of the steps."""
     for step in steps:
         weight = float(schedule(tf.cast(step, tf.float32), float(steps_per_epoch)))
         if not 0 <= weight < math.inf:

@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfvn.utils import private
+
 ADVICE = "pass the number of training examples to `compile(train_size=...)`"
 
 # A data set of few batches is read through, because there a batch of another size matters.
@@ -73,6 +75,46 @@ def measure(
         # Only the size of a batch is known: an epoch is all that there is.
         size = None if steps is None else steps * size
     return TrainingData(x, size, steps)
+
+
+def split(arrays: Any, share: float) -> tuple[Any, Any]:
+    """Returns the arrays that `fit` trains on, and the last rows, to validate with.
+
+    Args:
+        arrays: Arrays, nested ones, or `None`.
+        share: The share of the rows to validate with, as `validation_split` gives it.
+    """
+    if not _is_array_like(arrays):
+        raise ValueError(
+            "Argument `validation_split` divides the rows of arrays or tensors; pass "
+            f"`validation_data` with other data. Received: x={type(arrays[0]).__name__}"
+        )
+    count = _length(arrays)
+    first = math.floor(count * (1.0 - share))
+    if first in (0, count):
+        raise ValueError(
+            "Argument `validation_split` must leave at least one example on each side. "
+            f"Received: validation_split={share} for {count} examples"
+        )
+
+    def rows(start: int, stop: int) -> Any:
+        return keras.tree.map_structure(lambda a: _rows(a, start, stop), arrays)
+
+    return rows(0, first), rows(first, count)
+
+
+def _rows(array: Any, start: int, stop: int) -> Any:
+    if array is None:
+        return None
+    if isinstance(array, tf.SparseTensor):
+        others = array.shape[1:]
+        first = [start, *[0 for _ in others]]
+        return tf.sparse.slice(array, first, [stop - start, *others])
+    if hasattr(array, "tocsr"):
+        return array.tocsr()[start:stop]
+    if hasattr(array, "iloc"):
+        return array.iloc[start:stop]
+    return array[start:stop]
 
 
 def is_finite_py_dataset(x: Any) -> bool:
@@ -175,7 +217,7 @@ def _source(x: tf.data.Dataset) -> tuple[tf.data.Dataset, int, bool]:
     while (kind := _kind(x)) in _BATCHING | _KEEPING:
         batchings += kind in _BATCHING
         is_repeated |= kind == "Repeat"
-        (x,) = _inputs(x)
+        (x,) = private.inputs_of_dataset(x)
     return x, batchings, is_repeated
 
 
@@ -184,22 +226,18 @@ def _repeats(x: tf.data.Dataset) -> bool:
     # What is zipped with something that is not repeated makes new pairs.
     among = all if _kind(x) == "Zip" else any
     return _kind(x) == "Repeat" or (
-        bool(_inputs(x)) and among(map(_repeats, _inputs(x)))
+        bool(private.inputs_of_dataset(x))
+        and among(map(_repeats, private.inputs_of_dataset(x)))
     )
 
 
 def _batches(x: tf.data.Dataset) -> bool:
     """Whether anything is put into batches in a data set."""
-    return _kind(x) in _BATCHING or any(map(_batches, _inputs(x)))
+    return _kind(x) in _BATCHING or any(map(_batches, private.inputs_of_dataset(x)))
 
 
 def _kind(x: tf.data.Dataset) -> str:
     return type(x).__name__.lstrip("_").removesuffix("Dataset")
-
-
-def _inputs(x: tf.data.Dataset) -> list[tf.data.Dataset]:
-    # The public way, `tf.raw_ops.DatasetToGraphV2`, copies the data that it is made from.
-    return x._inputs()  # noqa: SLF001
 
 
 # Each of these returns the number of batches, and the number of examples in all of them.

@@ -4,24 +4,22 @@ from typing import Any
 
 import keras
 
-# What `keras.Model(inputs, outputs)` itself makes, and has no public name.
-from keras.src.models.functional import Functional
+from tfvn.utils import private
 
 
 def all_layers(model: keras.Layer) -> list[keras.Layer]:
     """Returns a model and all layers in it, however deep, each once."""
-    # The only list of all nested layers that Keras has.
-    return list(model._flatten_layers())  # noqa: SLF001
+    return private.flatten_layers(model)
 
 
-def functional_graph(operation: Any) -> Functional | None:
+def functional_graph(operation: Any) -> Any:
     """Returns the graph that a call of a model follows, or `None` for other calls."""
     call = getattr(type(operation), "call", None)
-    if isinstance(operation, Functional) and call is Functional.call:
+    if isinstance(operation, private.Functional) and call is private.Functional.call:
         return operation
     if isinstance(operation, keras.Sequential) and call is keras.Sequential.call:
         # What a sequential model builds for itself, unless its inputs are structures.
-        return operation._functional  # noqa: SLF001
+        return private.graph_of_sequential(operation)
     return None
 
 
@@ -31,7 +29,7 @@ def last_layer(symbol: Any) -> Any:
     Of a nested model that is its own last layer, and of one that is applied to each time
     step, the layer that is applied.
     """
-    layer, _, index = symbol._keras_history  # noqa: SLF001
+    layer, index = private.history(symbol)
     while isinstance(layer, keras.layers.TimeDistributed):
         layer = layer.layer
     graph = functional_graph(layer)

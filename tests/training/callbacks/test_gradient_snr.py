@@ -245,7 +245,7 @@ class TestGradientSNR:
             GradientSNR("first", data=(X, Y)).set_model(model)
         model.layers[0].trainable = False
         model.compile("sgd", "mse")
-        with pytest.raises(ValueError, match="scales that are trained"):
+        with pytest.raises(ValueError, match="trainable scales"):
             GradientSNR("last", data=(X, Y)).set_model(model)
 
     def test_refuses_replicas(self, two_replicas):

@@ -190,5 +190,5 @@ class TestLearningRateRange:
         LearningRateRange(group="mean").set_model(make_model(decay))
         model = tfvn.Sequential([tfvn.MeanFieldDense(1)])
         model.compile("sgd", "mse")
-        with pytest.raises(ValueError, match=r"build the model first.*not built"):
+        with pytest.raises(ValueError, match=r"build it first.*not built"):
             self.fit(model, LearningRateRange())

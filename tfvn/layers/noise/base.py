@@ -4,16 +4,13 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-
-# Regularizers see variables in full precision, code in `call` does not; this is how Keras
-# itself makes the difference, and it has no public name.
-from keras.src.backend.common.variables import AutocastScope
 from tensorflow_probability import distributions as tfd
 
 from tfvn import passes, random
 from tfvn.distributions import noise as noise_laws
 from tfvn.distributions import noise_law, serialize
 from tfvn.layers.weighted_kl import WeightedKL, check_kl_weight
+from tfvn.utils import private
 from tfvn.utils.validation import check_number
 
 Tensor = Any
@@ -89,7 +86,7 @@ class NoiseLayer(keras.Layer):
         super().__init__(*args, **kwargs)
         if hasattr(self, "seed_generator"):
             # Keras's, which an LSTM cell has, gives all replicas the same noise.
-            self._tracker.untrack(self.seed_generator)
+            private.untrack(self, self.seed_generator)
         self.source = NoiseSource(noise, normalize)
         self.noise = self.source.law
         self.normalize = normalize
@@ -171,7 +168,7 @@ class NoisyKernelLayer(WeightedKL, NoiseLayer):
     @property
     def prior_weights(self) -> list[keras.Variable]:
         """The weights that the prior is about: all but the bias."""
-        return [self._kernel]
+        return [private.own_kernel(self)]
 
     def negative_log_prior(self) -> Tensor:
         """Returns `sum(w^2) / (2 prior_scale^2)`, in nats and up to a constant."""
@@ -180,7 +177,7 @@ class NoisyKernelLayer(WeightedKL, NoiseLayer):
                 "A layer has a Normal factor of the prior only with a `prior_scale`. "
                 f"Received: layer={self.name!r}, prior_scale=None"
             )
-        with AutocastScope(None):
+        with private.full_precision():
             squares = [2.0 * tf.nn.l2_loss(w.value) for w in self.prior_weights]
         return tf.cast(tf.add_n(squares), tf.float32) / (2.0 * self.prior_scale**2)
 

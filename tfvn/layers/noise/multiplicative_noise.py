@@ -74,7 +74,7 @@ class MultiplicativeNoise(NoiseLayer):
         super().__init__(noise=noise, normalize=normalize, seed=seed, **kwargs)
         self.noise_shape = _check_noise_shape(noise_shape)
         self.supports_masking = True
-        self._build_at_init()
+        self.built = type(self).build is keras.Layer.build
 
     @property
     def noise_per_example(self) -> bool:  # type: ignore[override]

@@ -10,6 +10,7 @@ from tfvn.layers.constructors import given
 from tfvn.layers.noise.base import NoisyKernelLayer, multiply
 from tfvn.layers.recurrent.base_layer import OfCell, ReplacesCell
 from tfvn.layers.recurrent.held_draws import HoldsDraws
+from tfvn.utils import private
 from tfvn.utils.validation import check_choice
 
 Tensor = Any
@@ -127,7 +128,7 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
         if self.use_bias:
             biases = keras.ops.split(self.bias, _NUM_GATES)
             gates = [gate + bias for gate, bias in zip(gates, biases, strict=True)]
-        carry, output = self._compute_carry_and_output(gates, state_of, states[1])
+        carry, output = private.lstm_step(self, gates, state_of, states[1])
         hidden = output * self.activation(carry)
         return hidden, [hidden, carry]
 

@@ -5,15 +5,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-# A product loses the mask that its factor carries; nothing public puts one on a tensor.
-from keras.src.backend import set_keras_mask
-
 from tfvn.distributions import serialize
 from tfvn.layers.noise.base import (
     NoiseLayer,
     multiply,
     second_source,
 )
+from tfvn.utils import private
 from tfvn.utils.validation import check_choice
 
 Tensor = Any
@@ -119,7 +117,7 @@ class NoisyResidual(NoiseLayer):
             factors = self.factors(one_each, training, self.depth_source)
             noisy = multiply(noisy, factors)
         if mask is not None:
-            set_keras_mask(noisy, mask)
+            private.set_keras_mask(noisy, mask)
         return inputs + self.block(noisy)
 
     def compute_output_shape(

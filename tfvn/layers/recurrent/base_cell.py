@@ -61,7 +61,7 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
 
         Its products are those of `input_gates` and `state_gates`.
         """
-        raise self._not_implemented_error(self.flipped_step)
+        raise NotImplementedError
 
     # What a step is made of, where every example has its own kernels.
 

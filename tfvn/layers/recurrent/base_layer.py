@@ -8,6 +8,7 @@ from tensorflow_probability import distributions as tfd
 
 from tfvn import random
 from tfvn.layers.recurrent.base_cell import StochasticRNNCell
+from tfvn.utils import private
 
 Tensor = Any
 
@@ -47,7 +48,7 @@ class ReplacesCell(keras.Layer):
         # The twin has checked its arguments and made a plain cell of them. Ours takes
         # its place.
         plain = self.cell
-        self._tracker.untrack(plain)
+        private.untrack(self, plain)
         arguments = {
             p.name: getattr(plain, p.name)
             for p in taken

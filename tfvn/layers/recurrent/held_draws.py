@@ -7,10 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-# Where Keras keeps which call of an outermost layer is going on, in each thread.
-from keras.src.backend.common import global_state
-
-from tfvn import random
+from tfvn.utils import private
 
 Tensor = Any
 
@@ -62,7 +59,7 @@ class HoldsDraws(keras.Layer):
 
     def replace_seed_generator(self, generator: Any) -> None:
         """Makes a cell draw with another generator, the only one that is saved."""
-        self._tracker.untrack(self.seed_generator)
+        private.untrack(self, self.seed_generator)
         self.seed_generator = generator
 
     def draw(self, inputs: Tensor, training: bool | None) -> Any:
@@ -105,7 +102,7 @@ class HoldsDraws(keras.Layer):
 
 def _current_call() -> Any:
     """Returns the call of the outermost layer that is going on, or else the thread."""
-    call = global_state.get_global_attribute("current_call_ctx")
+    call = private.current_call()
     return threading.current_thread() if call is None else call
 
 
@@ -122,7 +119,7 @@ def _graphs() -> list[Any]:
 def _is_repeated(states: Any) -> bool:
     """Whether states are what the step before has left, in a loop of a graph."""
     graph = _graphs()[0]
-    if graph not in random.loops():
+    if graph not in private.loops():
         return False
     variables = {id(variable) for variable in graph.inputs}
     return any(id(state) in variables for state in tf.nest.flatten(states))

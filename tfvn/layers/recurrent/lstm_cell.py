@@ -119,8 +119,10 @@ class LSTMCell(StochasticRNNCell, keras.layers.LSTMCell):
             biases = keras.ops.split(self.bias, self.gates, axis=-1)
             gates = [gate + bias for gate, bias in zip(gates, biases, strict=True)]
         # The rest of Keras's step.
-        carry, output = self._compute_carry_and_output_fused(gates, carry)
-        state = output * self.activation(carry)
+        start, forget, new, output = gates
+        carry = self.recurrent_activation(forget) * carry
+        carry += self.recurrent_activation(start) * self.activation(new)
+        state = self.recurrent_activation(output) * self.activation(carry)
         return state, [state, carry]
 
 

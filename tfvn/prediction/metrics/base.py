@@ -1,4 +1,4 @@
-"""What the metrics share: sums that go on counting, weights, and refusals."""
+"""What the metrics share: sums in float64, weights of examples, and checks of inputs."""
 
 from typing import Any
 
@@ -6,15 +6,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfvn.utils import private
+
 Tensor = Any
 
 
 class MeanOfExamples(keras.metrics.Metric):
-    """The mean of a figure that each example has.
+    """The mean over examples of a value that a subclass computes for each of them.
 
-    A subclass says what it is: `value_of(y_true, y_pred)`. Sums are kept in float64:
-    float32 stops counting at 16,777,216 examples. The mean of no examples is 0, as that
-    of `keras.metrics.Mean`.
+    A subclass implements `value_of(y_true, y_pred)`. Sums are kept in float64, because
+    float32 stops counting at 16,777,216 examples. The mean of no examples is 0, as in
+    `keras.metrics.Mean`.
 
     Args:
         name: Name of the metric.
@@ -29,7 +31,7 @@ class MeanOfExamples(keras.metrics.Metric):
         )
 
     def value_of(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Returns a figure for each example."""
+        """Returns a value for each example."""
         raise NotImplementedError
 
     def update_state(
@@ -43,12 +45,12 @@ class MeanOfExamples(keras.metrics.Metric):
         self.add(values, weights_of(sample_weight, mask, values))
 
     def add(self, values: Tensor, weights: Tensor) -> None:
-        """Adds figures of examples.
+        """Adds the values of examples.
 
         Args:
-            values: The figures.
-            weights: Weights of the same shape, in float64. What has none does not count,
-                whatever its figure.
+            values: The values.
+            weights: Weights of the same shape, in float64. Examples with a weight of 0 do
+                not count, even if their value is NaN.
         """
         values = tf.where(weights != 0.0, tf.cast(values, tf.float64), 0.0)
         self.total.assign_add(tf.reduce_sum(weights * values))
@@ -60,8 +62,8 @@ class MeanOfExamples(keras.metrics.Metric):
 
 
 def mask_of(y_pred: Tensor) -> Tensor | None:
-    """Returns which predictions Keras says to leave out, as for padded steps."""
-    return getattr(y_pred, "_keras_mask", None)
+    """Returns Keras's mask of predictions, for instance of padded time steps, or `None`."""
+    return private.get_keras_mask(y_pred)
 
 
 def weights_of(
@@ -71,7 +73,7 @@ def weights_of(
 
     Args:
         sample_weight: Weights of the examples or of their first axes, or `None`.
-        mask: A mask in the same way, or `None`.
+        mask: A mask of the examples or of their first axes, or `None`.
         like: A tensor with one element for each example.
     """
     weights = tf.ones(tf.shape(like), tf.float64)
@@ -83,7 +85,7 @@ def weights_of(
 
 
 def _spread(given: Tensor, like: Tensor) -> Tensor:
-    """Returns weights as they are, or for each element of the axes that they lack."""
+    """Returns weights broadcast over the last axes of `like` that they do not have."""
     rank = like.shape.rank
     if given.shape.rank == rank + 1 and given.shape[-1] == 1:
         given = given[..., 0]
@@ -104,19 +106,18 @@ def _spread(given: Tensor, like: Tensor) -> Tensor:
 
 
 def refuse_unless(condition: Tensor, message: str, *received: Tensor) -> list[Any]:
-    """Raises if a condition does not hold, in eager code and in graphs.
+    """Raises an error if a condition does not hold, in eager code and in graphs.
 
-    XLA has no assertions and leaves them out; who calls this has to see to it that what
-    comes out then is NaN.
+    XLA ignores assertions. There, the caller must make the result NaN.
 
     Args:
         condition: A boolean scalar.
         message: What is wrong, and what was expected.
-        *received: Tensors that the message ends with.
+        *received: Tensors to show at the end of the message.
 
     Returns:
-        The operations that check it in a graph. What they protect must wait for them
-        (`tf.control_dependencies`), or a refused batch may have been added already.
+        The operations that check the condition in a graph. Updates of the state must wait
+        for them (`tf.control_dependencies`); otherwise a refused batch might be added.
     """
     if not tf.executing_eagerly():
         return [tf.debugging.Assert(condition, [f"{message} Received:", *received])]
@@ -127,7 +128,7 @@ def refuse_unless(condition: Tensor, message: str, *received: Tensor) -> list[An
 
 
 def check_rank(y_pred: Tensor, rank: int, form: str) -> None:
-    """Raises unless predictions have a number of axes."""
+    """Raises an error unless predictions have the given number of axes."""
     if y_pred.shape.rank != rank:
         raise ValueError(
             f"Predictions must be {form}. Received: y_pred of shape "

@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say."""
+"""Metrics of calibration: whether predicted probabilities agree with frequencies."""
 
 from typing import Any
 
@@ -19,24 +19,25 @@ BINNINGS = ("uniform", "adaptive")
 class ExpectedCalibrationError(keras.metrics.Metric):
     """How far the confidence of a classifier is from its accuracy, on average.
 
-    Examples are put in bins by their confidence, the largest probability; the error is
-    the mean over examples of the distance between the accuracy and the mean confidence
-    of their bin.
+    Examples are sorted into bins by their confidence, the largest probability. The error is
+    the mean over examples of the distance between the accuracy and the mean confidence of
+    their bin.
 
     Args:
         num_bins: Number of bins.
         binning: `"uniform"` for bins of equal width, or `"adaptive"` for bins of equal
-            weight, in which an example may be divided (known up to ties: doubts, 1 minus the confidence, that differ
-            by less than one part in 2,000).
+            weight, between which an example may be divided. Adaptive bins treat confidences
+            as equal if 1 minus the confidence differs by less than one part in 2,000.
         name: Name of the metric.
         dtype: As in every Keras metric.
         from_logits: Whether predictions are logits and not probabilities.
 
     Call arguments:
         y_true: Labels, integers or one-hot.
-        y_pred: Probabilities `(batch_size, num_classes)`, or `(batch_size, 1)` of the
-            second of two classes: the `mean` of an ensemble. Axes in between, as of time,
-            are examples of their own. Values that are no probabilities are refused.
+        y_pred: Probabilities `(batch_size, num_classes)`, such as the `mean` of an
+            ensemble, or `(batch_size, 1)` for the second of two classes. With axes in
+            between, such as time, every position counts as one example. Values that are
+            not probabilities are refused.
         sample_weight: A weight for each example.
 
     Example:
@@ -68,8 +69,8 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         self.binning = check_choice("binning", binning, BINNINGS)
         self.from_logits = from_logits
         cells = self.num_bins if binning == "uniform" else NUM_CELLS
-        # Of each cell: the weight of its examples, of the right ones, their confidence.
-        # In float64, as float32 stops counting at 16,777,216.
+        # For each cell: the weight of its examples, the weight of the right ones, and the
+        # weighted confidence. In float64, because float32 stops counting at 16,777,216.
         self.sums = self.add_variable(
             (3, cells), initializer="zeros", dtype="float64", name="sums"
         )
@@ -115,10 +116,10 @@ class ExpectedCalibrationError(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable("tfvn")
 class BrierScore(MeanOfExamples):
-    """The squared distance of probabilities from the one-hot label.
+    """The squared distance of probabilities from the one-hot label, summed over classes.
 
-    From 0 for sure and right to 2 for sure and wrong, summed over classes. With two
-    classes it is twice the score of the second one alone.
+    It ranges from 0 if the classifier is certain and right to 2 if it is certain and wrong.
+    With two classes it is twice the score of the second one alone.
 
     Args:
         name: Name of the metric.
@@ -127,9 +128,9 @@ class BrierScore(MeanOfExamples):
 
     Call arguments:
         y_true: Labels, integers or one-hot.
-        y_pred: Probabilities `(batch_size, num_classes)`, or `(batch_size, 1)` of the
-            second of two classes. Axes in between, as of time, are examples of their
-            own. Values that are no probabilities are refused.
+        y_pred: Probabilities `(batch_size, num_classes)`, or `(batch_size, 1)` for the
+            second of two classes. With axes in between, such as time, every position
+            counts as one example. Values that are not probabilities are refused.
         sample_weight: A weight for each example.
 
     Example:
@@ -168,12 +169,12 @@ class BrierScore(MeanOfExamples):
 
 
 def _in_equal_parts(sums: Tensor, count: int) -> Tensor:
-    """Returns sums by cells as sums by bins of equal weight; cells may be divided."""
+    """Turns sums of cells into sums of bins of equal weight, dividing cells if needed."""
     cumulated = tf.concat(
         [tf.zeros((3, 1), sums.dtype), tf.cumsum(sums, axis=1)], axis=1
     )
     weight = cumulated[0]
-    # The last is the total itself, without rounding.
+    # The last end is exactly the total weight, without rounding.
     ends = weight[-1] * (tf.range(1, count + 1, dtype=sums.dtype) / count)
     cell = tf.searchsorted(weight, ends)
     cell = tf.clip_by_value(cell, 1, weight.shape[0] - 1)

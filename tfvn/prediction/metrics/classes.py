@@ -1,4 +1,4 @@
-"""Labels and probabilities of classes, as metrics take them, and what they refuse."""
+"""Labels and probabilities of classes: their checks, and their form for the metrics."""
 
 from typing import Any, NamedTuple
 
@@ -8,20 +8,21 @@ from tfvn.prediction.metrics.base import mask_of, refuse_unless, weights_of
 
 Tensor = Any
 
-# How far probabilities may be outside of [0, 1], and their sum from 1: a softmax of
-# TensorFlow's over 1,000 classes is off by up to 0.002 in float16, by 0.022 in bfloat16.
+# How far probabilities may be outside of [0, 1], and their sum away from 1. The sum of
+# TensorFlow's softmax over 1,000 classes is wrong by up to 0.002 in float16, and by up to
+# 0.022 in bfloat16.
 _TOLERANCE = 0.01
 _TOLERANCE_OF_SUM = 0.03
 
 
 class Examples(NamedTuple):
-    """Examples in a row, whatever axes they came in.
+    """Examples on one axis, whatever axes the inputs of the metric had.
 
     Attributes:
         labels: Integers `(count,)`, or `None` if there are no labels.
         probabilities: `(count, num_classes)`, or `(count, num_samples, num_classes)`.
-        weights: `(count,)`, in float64. NaN for examples that would have been refused
-            if it were not for XLA, which cannot refuse.
+        weights: `(count,)`, in float64. Under XLA, which cannot raise errors, the weights
+            of invalid examples are NaN.
     """
 
     labels: Tensor
@@ -36,18 +37,18 @@ def examples_of(
     from_logits: bool,
     of_draws: bool = False,
 ) -> Examples:
-    """Returns examples that have been looked at.
+    """Checks the inputs of a metric, and returns its examples.
 
-    Axes between the batch and the classes, as of time, are examples of their own. Those
-    that are masked, or have no weight, may be anything.
+    If there are axes between the batch and the classes, such as time, every position counts
+    as one example. Examples that are masked or have a weight of 0 are not checked.
 
     Args:
         y_true: Labels, integers or one-hot; `None` for a metric that needs none.
-        y_pred: Predictions `(batch_size, ..., num_classes)`; the last axis may be 1, for
-            the second of two classes.
+        y_pred: Predictions `(batch_size, ..., num_classes)`. The last axis may have size 1,
+            for the probability of the second of two classes.
         sample_weight: Weights, or `None`.
         from_logits: Whether predictions are logits.
-        of_draws: Whether axis 1 of the predictions is that of draws.
+        of_draws: Whether axis 1 of the predictions is the axis of draws.
     """
     mask = mask_of(y_pred)
     y_pred = tf.convert_to_tensor(y_pred)
@@ -55,7 +56,7 @@ def examples_of(
         y_pred = tf.cast(y_pred, tf.float32)
     _check_shape(y_pred, of_draws)
     if of_draws:
-        # Draws go where all examples can be put in a row.
+        # Moves the axis of draws next to the classes, behind the axes of examples.
         rank = y_pred.shape.rank
         y_pred = tf.transpose(y_pred, [0, *range(2, rank - 1), 1, rank - 1])
     probabilities = _probabilities(y_pred, from_logits)
@@ -67,8 +68,8 @@ def examples_of(
     checks = refuse_unless(
         tf.reduce_all(is_right | is_ignored),
         "Predictions must be probabilities, from 0 to 1 and with a sum of 1, or logits "
-        "with `from_logits=True`; the smallest and the largest are outside, not a number "
-        "or in sums of something else.",
+        "with `from_logits=True`; some values are outside of [0, 1] or NaN, or their sum "
+        "is not 1. The smallest and the largest value are shown.",
         tf.reduce_min(probabilities),
         tf.reduce_max(probabilities),
     )
@@ -83,7 +84,7 @@ def examples_of(
         )
         labels = tf.reshape(labels, [-1])
         is_right &= is_label
-    # Whatever the figures of an ignored example are, they must be numbers.
+    # The values of ignored examples must not be NaN.
     shape = tf.shape(probabilities)
     is_shown = tf.reshape(is_right, [-1, *[1] * (2 if of_draws else 1)])
     flat = tf.reshape(probabilities, [-1, *tf.unstack(shape[-2 if of_draws else -1 :])])
@@ -102,7 +103,7 @@ def _check_shape(y_pred: Tensor, of_draws: bool) -> None:
             "draws of shape (batch_size, num_samples, num_classes)"
             if of_draws
             else "probabilities of shape (batch_size, num_classes), or (batch_size, 1) "
-            "of the second of two classes"
+            "for the second of two classes"
         )
         raise ValueError(f"Predictions must be {form}. Received: y_pred={y_pred!r}")
 
@@ -116,14 +117,14 @@ def _probabilities(y_pred: Tensor, from_logits: bool) -> Tensor:
 
 
 def _are_probabilities(values: Tensor) -> Tensor:
-    """Returns where values along the last axis are probabilities; NaN are none."""
+    """Returns whether the values along the last axis are probabilities; NaN is not."""
     is_inside = (values >= -_TOLERANCE) & (values <= 1.0 + _TOLERANCE)
     is_one = tf.abs(tf.reduce_sum(values, axis=-1) - 1.0) <= _TOLERANCE_OF_SUM
     return tf.reduce_all(is_inside, axis=-1) & is_one
 
 
 def _labels(y_true: Tensor, like: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Returns labels as integers, and where they are labels at all."""
+    """Returns labels as integers, and which of them are valid labels."""
     y_true = tf.convert_to_tensor(y_true)
     rank = like.shape.rank
     if not (
@@ -132,7 +133,7 @@ def _labels(y_true: Tensor, like: Tensor, num_classes: int) -> tuple[Tensor, Ten
         raise ValueError(
             f"Labels must be numbers. Received: y_true of type {y_true.dtype.name}"
         )
-    # Integers so large that this rounds them are labels of no class.
+    # Integers that are too large for float64 are no valid labels anyway.
     y_true = tf.cast(y_true, tf.float64)
     is_hot = y_true.shape.rank == rank + 1 and y_true.shape[-1] == num_classes
     if y_true.shape.rank == rank + 1 and y_true.shape[-1] == 1:

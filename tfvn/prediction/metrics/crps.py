@@ -10,7 +10,7 @@ from tensorflow_probability import distributions as tfd
 from tfvn.likelihoods import Laplace, Normal
 from tfvn.prediction.distribution import PredictiveDistribution
 
-# Pairs of draws, or quantiles, that are worked on at a time.
+# The largest number of pairs of draws, or of quantiles, in memory at a time.
 _NUMBERS_AT_A_TIME = 4_000_000
 
 # Of the double-exponential rule: nodes on each side of the target, and how far they go.
@@ -19,7 +19,7 @@ _REACH = 3.2
 
 
 def crps_of_draws(draws: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Returns the score of the distribution that draws make.
+    """Returns the score of the empirical distribution of draws.
 
     Args:
         draws: Draws of the target, the draws on axis 1.
@@ -30,7 +30,7 @@ def crps_of_draws(draws: np.ndarray, y: np.ndarray) -> np.ndarray:
     """
     count = draws.shape[1]
     error = np.abs(draws - y[:, None]).mean(axis=1)
-    # Half of the mean distance of two draws, by their order.
+    # Half of the mean distance of two draws, computed from the sorted draws.
     order = 2 * np.arange(1, count + 1) - count - 1
     order = order.reshape(-1, *[1] * (draws.ndim - 2))
     return error - np.sum(order * np.sort(draws, axis=1), axis=1) / count**2
@@ -56,13 +56,14 @@ def crps_of_mixture(answer: PredictiveDistribution, y: np.ndarray) -> np.ndarray
 def _by_distances(
     answer: PredictiveDistribution, y: np.ndarray, distance: Callable
 ) -> np.ndarray:
-    """Returns the score by the mean distances of targets that the draws predict.
+    """Returns the score from mean distances: of draws to targets, and of pairs of draws.
 
     Args:
         answer: The prediction.
         y: Targets.
-        distance: Returns the mean of `|location + scale X + other_scale X'|`, with `X` and
-            `X'` of the family; `other_scale` may be left out, which is zero.
+        distance: Returns the mean of `|location + scale X + other_scale X'|`, where `X` and
+            `X'` have the standard distribution of the family. `other_scale` defaults to
+            zero.
     """
     outputs: Any = answer.outputs
     likelihood: Any = answer.likelihood
@@ -105,7 +106,7 @@ def _laplace_distance(
         return distance + scale * np.exp(-distance / scale)
     # By partial fractions of the characteristic function, with a and b for the scales,
     # |location| + (g(a) - g(b)) / (a^2 - b^2), where g(a) = a^3 exp(-|location| / a). The
-    # ratio of both is taken apart, so that close scales do not cancel.
+    # quotient is rewritten so that nothing cancels if the scales are close.
     a, b = np.maximum(scale, other_scale), np.minimum(scale, other_scale)
     gap = a - b
     ratio = -np.expm1(-3.0 * np.log1p(gap / b) - distance * gap / (a * b))
@@ -120,8 +121,8 @@ def _of_counts(answer: PredictiveDistribution, y: np.ndarray) -> np.ndarray:
     """Returns the sum of `(F(k) - 1[k >= y])**2` over all counts `k`."""
     if not y.size:
         return np.zeros_like(y)
-    # Each target has counts of its own, outside of which `F` is 0 or 1: as many counts as
-    # lie between the target and them add 1 each.
+    # Each target has its own range of counts, outside of which `F` is 0 or 1. Every count
+    # between the target and that range adds 1.
     first, last = answer.quantile(1e-12), answer.quantile(1.0 - 1e-12)
     start = np.ceil(y)
     total = np.maximum(first - start, 0.0) + np.maximum(start - 1.0 - last, 0.0)

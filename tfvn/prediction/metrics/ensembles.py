@@ -10,15 +10,15 @@ from tfvn.prediction.metrics.classes import examples_of
 
 Tensor = Any
 
-# Where the logarithm of a probability that has rounded to zero ends.
+# Stands in for a probability that was rounded to zero, whose logarithm would be infinite.
 _SMALLEST = 1e-30
 
 
 class _OfDraws(MeanOfExamples):
-    """A metric of `(batch_size, num_samples, num_classes)` probabilities.
+    """A metric of probabilities of shape `(batch_size, num_samples, num_classes)`.
 
-    Axes in front of the classes, as of time, are examples of their own. Values that are
-    no probabilities, and labels of no class, are refused.
+    If there are axes between the draws and the classes, such as time, every position counts
+    as one example. The metric refuses values that are not probabilities, and invalid labels.
     """
 
     needs_labels = True
@@ -43,7 +43,7 @@ class _OfDraws(MeanOfExamples):
         self.add(self.value_of_draws(labels, draws), weights)
 
     def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
-        """Returns a figure for each example."""
+        """Returns a value for each example."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class EnsembleNLL(_OfDraws):
 
 @keras.saving.register_keras_serializable("tfvn")
 class EnsembleAccuracy(_OfDraws):
-    """How often the class of the largest averaged probability is right.
+    """How often the class with the largest averaged probability is right.
 
     Args:
         name: Name of the metric.
@@ -106,9 +106,9 @@ class EnsembleAccuracy(_OfDraws):
 
 @keras.saving.register_keras_serializable("tfvn")
 class PredictiveEntropy(_OfDraws):
-    """The entropy of the averaged probabilities, in nats: all that is not known.
+    """The entropy of the averaged probabilities, in nats: the total uncertainty.
 
-    Labels are not looked at.
+    The metric ignores labels.
 
     Args:
         name: Name of the metric.
@@ -133,10 +133,10 @@ class PredictiveEntropy(_OfDraws):
 
 @keras.saving.register_keras_serializable("tfvn")
 class MutualInformation(_OfDraws):
-    """What the draws disagree on, in nats: what more data could teach.
+    """How far the draws disagree, in nats: the uncertainty that more data can reduce.
 
-    The entropy of the averaged probabilities less the averaged entropy. Labels are not
-    looked at.
+    It is the entropy of the averaged probabilities minus the averaged entropy. The metric
+    ignores labels.
 
     Args:
         name: Name of the metric.

@@ -1,4 +1,4 @@
-"""Metrics of the order of scores."""
+"""Metrics that depend only on the order of scores."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from tfvn.prediction.metrics.classes import examples_of
 
 Tensor = Any
 
-# A score is known by its sign, its exponent and the first 11 bits of its mantissa:
-# scores that differ by more than one part in 2,000 are told apart, of whatever size.
+# A cell consists of the sign, the exponent and the first 11 bits of the mantissa of a
+# score. So scores that differ by more than one part in 2,000 are in different cells.
 _BITS = 20
 NUM_CELLS = 2**_BITS
 
@@ -19,7 +19,7 @@ NUM_CELLS = 2**_BITS
 def cell_of(scores: Tensor) -> Tensor:
     """Returns integers in `[0, NUM_CELLS)` in the order of the scores."""
     bits = tf.bitcast(tf.cast(scores, tf.float32) + 0.0, tf.int32)  # no negative zero
-    # Floats are ordered as their bits are, negative ones the other way round.
+    # Positive floats have the order of their bits, negative floats the reverse order.
     bits = tf.where(bits < 0, tf.bitwise.invert(bits), bits ^ -(2**31))
     return tf.cast(
         tf.bitwise.right_shift(tf.bitcast(bits, tf.uint32), 32 - _BITS), tf.int32
@@ -27,16 +27,16 @@ def cell_of(scores: Tensor) -> Tensor:
 
 
 class _Scores(keras.metrics.Metric):
-    """Keeps the scores of two sorts of examples.
+    """Keeps the scores of examples from inside and from outside of the distribution.
 
-    All of them: the order of scores that lie close together is what is asked for. So the
-    state grows with the data, which XLA does not allow. Scores may be infinite, and must
-    not be NaN, which has no place in an order.
+    It keeps all scores, because the result depends on the order of scores that are close
+    together. So the state grows with the data, which XLA does not allow. Scores may be
+    infinite, but not NaN, which cannot be ordered.
     """
 
     def __init__(self, name: str | None = None, dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
-        # TensorFlow's own, as Keras's variables have one shape for good.
+        # TensorFlow's variables, because the shape of a Keras variable is fixed.
         self._scores = [
             tf.Variable(tf.zeros([0], tf.float64), shape=[None], trainable=False)
             for _ in range(2)
@@ -63,7 +63,7 @@ class _Scores(keras.metrics.Metric):
             kept.assign(tf.concat([kept, tf.boolean_mask(scores, mask)], axis=0))
 
     def sorted_scores(self) -> tuple[Tensor, Tensor]:
-        """Returns the scores from within and from out of the distribution, rising."""
+        """Returns the sorted scores from inside and from outside of the distribution."""
         inside, outside = (tf.sort(kept) for kept in self._scores)
         return inside, outside
 
@@ -77,19 +77,18 @@ class _Scores(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable("tfvn")
 class OODAUROC(_Scores):
-    """The area under the ROC curve of a score that tells strange examples apart.
+    """The area under the ROC curve of a score that detects out-of-distribution examples.
 
-    The probability that an example from elsewhere has a larger score (an entropy, say)
-    than one of the kind that was trained on; ties count half. All scores are kept.
-    As long as it has not seen examples of both sorts, the result is NaN: there is nothing
-    to compare.
+    It is the probability that an example from outside of the training distribution has a
+    larger score (for instance an entropy) than one from inside; ties count half. The metric
+    keeps all scores. The result is NaN until it has seen examples of both kinds.
 
     Args:
         name: Name of the metric.
         dtype: As in every Keras metric.
 
     Call arguments:
-        y_true: 1 for an example from out of the distribution, 0 for one from within.
+        y_true: 1 for an example from outside of the distribution, 0 for one from inside.
         y_pred: The scores, of any size and sign.
 
     Example:
@@ -111,22 +110,24 @@ class OODAUROC(_Scores):
         pairs = tf.cast(tf.size(inside), tf.float64) * tf.cast(
             tf.size(outside), tf.float64
         )
-        # Of no pairs: zero by zero, NaN.
+        # Without any pair this is 0 / 0, which is NaN.
         return tf.cast(tf.reduce_sum(larger) / pairs, self.dtype)
 
 
 @keras.saving.register_keras_serializable("tfvn")
 class FPR95(_Scores):
-    """How many ordinary examples a score takes for strange, if it finds 95 % of those.
+    """The false positive rate at which a score detects 95 % of outside examples.
 
-    As long as it has not seen examples of both sorts, the result is NaN.
+    It is the share of examples from inside of the distribution that reach the largest
+    threshold that 95 % of the examples from outside reach. The result is NaN until the
+    metric has seen examples of both kinds.
 
     Args:
         name: Name of the metric.
         dtype: As in every Keras metric.
 
     Call arguments:
-        y_true: 1 for an example from out of the distribution, 0 for one from within.
+        y_true: 1 for an example from outside of the distribution, 0 for one from inside.
         y_pred: The scores, of any size and sign.
 
     Example:
@@ -142,14 +143,14 @@ class FPR95(_Scores):
 
     def result(self) -> Tensor:
         inside, outside = self.sorted_scores()
-        # The largest threshold that 95 % of the strange ones reach.
+        # The largest threshold that 95 % of the examples from outside reach.
         missed = tf.cast(
             tf.floor(0.05 * tf.cast(tf.size(outside), tf.float64) + 1e-9), tf.int32
         )
         nan = tf.constant([float("nan")], tf.float64)
         threshold = tf.concat([outside, nan], axis=0)[missed]
         taken = tf.reduce_sum(tf.cast(inside >= threshold, tf.float64))
-        # Of none inside: zero by zero, NaN.
+        # Without examples from inside this is 0 / 0, which is NaN.
         rate = taken / tf.cast(tf.size(inside), tf.float64)
         return tf.cast(tf.where(tf.math.is_nan(threshold), nan[0], rate), self.dtype)
 
@@ -158,10 +159,10 @@ class FPR95(_Scores):
 class AURC(keras.metrics.Metric):
     """The area under the risk-coverage curve.
 
-    A classifier that may abstain answers its surest examples first; the risk is its
-    error rate among those that it answers, the area its mean over all coverages. Ties
-    are in random order, on average; doubts (1 minus the largest probability) that differ
-    by less than one part in 2,000 are ties.
+    A classifier that may abstain answers the examples first of which it is most certain.
+    The risk is its error rate among the answered examples, and the area is the mean risk
+    over all coverages. Ties count as the average over all their orders. Examples are ties
+    if their doubts (1 minus the largest probability) differ by less than one part in 2,000.
 
     Args:
         name: Name of the metric.
@@ -170,10 +171,10 @@ class AURC(keras.metrics.Metric):
 
     Call arguments:
         y_true: Labels, integers or one-hot.
-        y_pred: Probabilities `(batch_size, num_classes)`, or `(batch_size, 1)` of the
-            second of two classes; the largest is how sure the classifier is. Axes in
-            between, as of time, are examples of their own. Values that are no
-            probabilities are refused.
+        y_pred: Probabilities `(batch_size, num_classes)`, or `(batch_size, 1)` for the
+            second of two classes. The largest probability is the confidence of the
+            classifier. With axes in between, such as time, every position counts as one
+            example. Values that are not probabilities are refused.
 
     Example:
 
@@ -195,8 +196,8 @@ class AURC(keras.metrics.Metric):
     ):
         super().__init__(name=name, dtype=dtype)
         self.from_logits = from_logits
-        # Right and wrong answers. Float32 would stop counting at 16,777,216; integers
-        # could not say that something was no number.
+        # Numbers of right and wrong answers. Float32 would stop counting at 16,777,216,
+        # and integers cannot be NaN, which marks invalid predictions under XLA.
         self.counts = self.add_variable(
             (2, NUM_CELLS), initializer="zeros", dtype="float64", name="counts"
         )
@@ -210,7 +211,7 @@ class AURC(keras.metrics.Metric):
             y_true, y_pred, None, self.from_logits
         )
         answers = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
-        # Near 1 the probability itself has no cells to spare.
+        # The doubt and not the probability, because there are too few cells near 1.
         doubt = 1.0 - tf.reduce_max(probabilities, axis=-1)
         wrong = tf.cast(answers != labels, tf.int32)
         counts = tf.math.unsorted_segment_sum(
@@ -237,11 +238,11 @@ class AURC(keras.metrics.Metric):
 
 
 def _is_outside(y_true: Tensor, scores: Tensor) -> Tensor:
-    """Returns for each score whether its example is from out of the distribution."""
+    """Returns for each score whether its example is from outside of the distribution."""
     given = tf.reshape(tf.cast(y_true, tf.float64), [-1])
     checks = refuse_unless(
         tf.reduce_all((given == 0.0) | (given == 1.0)),
-        "Labels must be 1 for examples from out of the distribution, and 0 for others.",
+        "Labels must be 1 for examples from outside of the distribution, and 0 for others.",
         given,
     )
     checks += refuse_unless(
@@ -256,6 +257,6 @@ def _is_outside(y_true: Tensor, scores: Tensor) -> Tensor:
 def _refuse_weights(sample_weight: Tensor | None) -> None:
     if sample_weight is not None:
         raise ValueError(
-            "A metric of the order of scores counts examples; expected "
-            "`sample_weight=None`. Received: weights"
+            "This metric depends on the order of scores and does not support weights; "
+            "expected `sample_weight=None`. Received: weights"
         )

@@ -12,10 +12,10 @@ from tfvn.utils.validation import check_count
 
 
 class _OfPredictions(keras.metrics.Metric):
-    """The weighted mean of figures that each target has.
+    """The weighted mean over targets of values that a subclass computes for each of them.
 
-    A subclass says what they are: `values_of(y_true, y_pred)`, an array whose first axis
-    is that of the figures and whose others are those of the targets.
+    A subclass implements `values_of(y_true, y_pred)`. It returns an array whose first axis
+    is `num_figures` long, one mean for each, and whose other axes are those of the targets.
     """
 
     num_figures = 1
@@ -24,14 +24,14 @@ class _OfPredictions(keras.metrics.Metric):
 
     def __init__(self, name: str | None = None, dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
-        # In float64, as float32 would stop counting at 16 million.
+        # In float64, because float32 stops counting at 16 million.
         self.sums, self.weight = (
             self.add_variable(shape, initializer="zeros", dtype="float64", name=part)
             for part, shape in (("sums", (self.num_figures,)), ("weight", ()))
         )
 
     def values_of(self, y_true: np.ndarray, y_pred: Any) -> np.ndarray:
-        """Returns figures for targets.
+        """Returns the values of each target.
 
         Args:
             y_true: Targets, in the shape of the prediction's mean.
@@ -45,11 +45,10 @@ class _OfPredictions(keras.metrics.Metric):
 
         Args:
             y_true: Targets; a last axis of size 1 may be left out.
-            y_pred: What `tfvn.ensemble_predict` returns for outputs that have a
-                distribution, or a NumPy array of draws of the target, the draws on
-                axis 1.
+            y_pred: A `tfvn.PredictiveDistribution` from `tfvn.ensemble_predict`, or a NumPy
+                array of draws of the target, the draws on axis 1.
             sample_weight: A number for each row, or for each element of the first axes
-                of the targets. Targets with a weight of 0 are not looked at.
+                of the targets. Targets with a weight of 0 are ignored.
         """
         y_true, y_pred = self.checked(y_true, y_pred)
         weight = weights_of_targets(sample_weight, y_true)
@@ -58,18 +57,18 @@ class _OfPredictions(keras.metrics.Metric):
             return
         if self.reads_targets:
             refuse_missing(y_true, counted)
-            # In place of those that do not count, one that does.
+            # Replaces ignored targets, which may be NaN, by one that counts.
             y_true = np.where(counted, y_true, y_true[counted][0])
         values = np.asarray(self.values_of(y_true, y_pred), "float64")
         values = np.where(counted, values, 0.0) * weight
-        # Rows count the same, however many targets they have.
+        # Every row has the same weight, however many targets it has.
         targets = weight[0].size
         sums = values.reshape(self.num_figures, -1).sum(axis=-1)
         self.sums.assign_add(sums / targets)
         self.weight.assign_add(weight.sum() / targets)
 
     def checked(self, y_true: Any, y_pred: Any) -> tuple[np.ndarray, Any]:
-        """Returns targets in the shape of a prediction, and refuses what is none."""
+        """Returns targets in the shape of the prediction, and checks the prediction."""
         if isinstance(y_pred, PredictiveDistribution):
             return y_pred.align(y_true), y_pred
         if self.takes_draws and isinstance(y_pred, np.ndarray) and y_pred.ndim > 1:
@@ -80,22 +79,22 @@ class _OfPredictions(keras.metrics.Metric):
         raise self.refusal(y_true, y_pred)
 
     def refusal(self, y_true: Any, y_pred: Any) -> ValueError:
-        """Returns the error for a prediction that is not one."""
+        """Returns the error for an invalid prediction."""
         draws = (
             ", or a NumPy array of draws of the target with the draws on axis 1"
             if self.takes_draws
             else ""
         )
         return ValueError(
-            f"`{type(self).__name__}` takes what `tfvn.ensemble_predict` returns for "
-            f"outputs that have a distribution{draws}; in `compile` it would see the "
-            "outputs of one pass, which are neither. Received: "
+            f"`{type(self).__name__}` needs the `tfvn.PredictiveDistribution` that "
+            f"`tfvn.ensemble_predict` returns{draws}; it does not work in `compile`, where "
+            "it would get the outputs of a single pass. Received: "
             f"y_true of shape {getattr(y_true, 'shape', None)}, y_pred of type "
             f"{type(y_pred).__name__} and shape {getattr(y_pred, 'shape', None)}"
         )
 
     def means(self) -> np.ndarray:
-        """Returns the means of the figures."""
+        """Returns the mean over all targets, one number for each value of `values_of`."""
         sums, weight = (keras.ops.convert_to_numpy(v) for v in (self.sums, self.weight))
         return np.divide(sums, weight, out=np.zeros_like(sums), where=weight > 0)
 
@@ -110,7 +109,7 @@ class _OfPredictions(keras.metrics.Metric):
 class PredictiveNLL(_OfPredictions):
     """The negative log-likelihood of targets under the prediction, in nats.
 
-    It is that of the mixture over the draws, of each target by itself.
+    The prediction is the mixture over the draws. Each target counts separately.
 
     Args:
         name: Name of the metric.
@@ -142,10 +141,10 @@ class PredictiveNLL(_OfPredictions):
 class CRPS(_OfPredictions):
     """The continuous ranked probability score, in the unit of the target.
 
-    How far the predicted distribution function `F` is from the step at the target:
-    the integral of `(F(x) - 1[x >= y])**2` over all `x`. Smaller is better; for a
-    prediction without any spread it is the absolute error. For Normal and Laplace draws it
-    is computed in closed form, for counts as a sum, for other families by numerical
+    It measures how far the predicted distribution function `F` is from the step function at
+    the target: the integral of `(F(x) - 1[x >= y])**2` over all `x`. Smaller is better. For a
+    prediction without any spread it is the absolute error. It is computed in closed form for
+    Normal and Laplace draws, as a sum for counts, and for other families by numerical
     integration, to about five digits.
 
     Args:
@@ -180,7 +179,7 @@ class CRPS(_OfPredictions):
 
 
 class _OfInterval(_OfPredictions):
-    """A metric of the equal-tailed interval of a probability."""
+    """A metric of the equal-tailed interval with a given probability."""
 
     def __init__(self, level: float = 0.9, name: str | None = None, dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
@@ -215,14 +214,14 @@ class _OfInterval(_OfPredictions):
 
 @keras.saving.register_keras_serializable("tfvn")
 class IntervalCoverage(_OfInterval):
-    """How many targets lie within their predicted interval.
+    """The share of targets that lie within their predicted interval.
 
-    Of an honest prediction it is the interval's probability. It says nothing of how wide
-    the interval is: look at `tfvn.metrics.IntervalWidth` too.
+    For a calibrated prediction it is equal to the probability of the interval. It does not
+    depend on the width of the interval, so look at `tfvn.metrics.IntervalWidth` too.
 
     Args:
-        level: The probability of the interval, which has as much of the rest below as
-            above it.
+        level: The probability of the interval. The probabilities below and above the
+            interval are equal.
         name: Name of the metric.
         dtype: As in every Keras metric.
 
@@ -230,7 +229,7 @@ class IntervalCoverage(_OfInterval):
         y_true: Targets; a last axis of size 1 may be left out.
         y_pred: A `tfvn.PredictiveDistribution`, from `tfvn.ensemble_predict`; a NumPy
             array of draws of the target, the draws on axis 1; or a tuple of lower and
-            upper bounds, such as those that an export serves.
+            upper bounds, such as those that an export returns.
 
     Example:
 
@@ -251,17 +250,16 @@ class IntervalCoverage(_OfInterval):
 class IntervalWidth(_OfInterval):
     """The mean width of predicted intervals, in the unit of the target.
 
-    Of two predictions that cover as they should, the one with narrower intervals is
-    better.
+    Of two calibrated predictions, the one with narrower intervals is better.
 
     Args:
-        level: The probability of the interval, which has as much of the rest below as
-            above it.
+        level: The probability of the interval. The probabilities below and above the
+            interval are equal.
         name: Name of the metric.
         dtype: As in every Keras metric.
 
     Call arguments:
-        y_true: Targets, which are looked at for their shape only.
+        y_true: Targets, of which only the shape is used.
         y_pred: As in `tfvn.metrics.IntervalCoverage`.
 
     Example:
@@ -283,12 +281,12 @@ class IntervalWidth(_OfInterval):
 
 @keras.saving.register_keras_serializable("tfvn")
 class QuantileCalibrationError(_OfPredictions):
-    """How far predicted quantiles are from the share of targets below them, on average.
+    """How far the levels of quantiles are from the share of targets below them, on average.
 
-    For levels `q = 1 / (n + 1), ..., n / (n + 1)`: the mean of the distances between `q`
-    and the share of targets that are not larger than their predicted `q`-quantile. It is
-    0 for an honest prediction and many targets, and at most 0.5. A count that a quantile
-    falls on is shared out, as part of its probability lies below.
+    It is the mean, over levels `q = 1 / (n + 1), ..., n / (n + 1)`, of the distance between
+    `q` and the share of targets that are not larger than their predicted `q`-quantile. For a
+    calibrated prediction and many targets it is 0; it is at most 0.5. If a count is equal to
+    a quantile, the part of the count's probability below `q` counts.
 
     Args:
         num_levels: The number of levels, `n`.
@@ -341,7 +339,9 @@ class QuantileCalibrationError(_OfPredictions):
 
 
 def below_quantiles(y: np.ndarray, y_pred: Any, levels: np.ndarray) -> np.ndarray:
-    """Returns how much of each target is not above the quantiles, on a first axis.
+    """Returns, for each level on a first axis, whether a target is below its quantile.
+
+    The value is 0 or 1, or a fraction if a count or a draw is equal to the quantile.
 
     Args:
         y: Targets in the shape of the prediction.

@@ -1,4 +1,4 @@
-"""What metrics of numbers refuse of targets and of their weights."""
+"""Checks of the targets and weights that metrics of regression get."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def weights_of_targets(given: Any, y: np.ndarray) -> np.ndarray:
-    """Returns the weight of each target, and refuses what are no weights.
+    """Returns the weight of each target, or raises an error if a weight is invalid.
 
     Args:
         given: Weights of the rows or of the first axes of the targets, or `None`.
@@ -16,7 +16,7 @@ def weights_of_targets(given: Any, y: np.ndarray) -> np.ndarray:
         return np.ones(y.shape)
     weight = np.asarray(given, "float64")
     shape = weight.shape
-    # A last axis of size 1 is as good as none.
+    # A last axis of size 1 may be left out.
     fitting = [
         axes
         for axes in (shape, shape[:-1] if shape[-1:] == (1,) else shape)
@@ -39,16 +39,16 @@ def weights_of_targets(given: Any, y: np.ndarray) -> np.ndarray:
 
 
 def refuse_missing(y: np.ndarray, counted: np.ndarray) -> None:
-    """Raises if a target that counts is NaN.
+    """Raises an error if a target with a positive weight is NaN.
 
     Args:
         y: The targets.
-        counted: Which of them count.
+        counted: Which targets have a positive weight.
     """
     bad = np.argwhere(np.isnan(y) & counted)
     if len(bad):
         raise ValueError(
-            "Argument `y_true` must have no NaN among the targets that count; give "
-            "targets that are missing a weight of 0 in `sample_weight`. Received: "
+            "Argument `y_true` must not contain NaN; give missing targets a weight of 0 "
+            "in `sample_weight`. Received: "
             f"{len(bad)} targets that are NaN, the first of them in row {bad[0][0]}"
         )

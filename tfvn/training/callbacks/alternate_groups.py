@@ -15,14 +15,14 @@ Tensor = Any
 class AlternateGroups(Guard):
     """Trains one group of variables at a time, in turn.
 
-    While its turn lasts, only the variables of one group change; those of the others, and
-    the state of their optimizers, stay as they are to the bit. Groups that take no turn
-    are always trained. The model must be compiled with a dictionary of optimizers.
+    During the turn of a group, the variables of the other groups and the state of their
+    optimizers stay exactly the same. Groups that are not in `groups` are trained all the
+    time. The model must be compiled with a dictionary of optimizers.
 
     Args:
-        epochs: How many epochs a turn lasts: a number, or a dictionary with one for each
+        epochs: Number of epochs in a turn: a number, or a dictionary with a number for each
             group.
-        groups: The groups that take turns, in their order.
+        groups: The groups that take turns, in this order.
 
     Example:
 
@@ -45,8 +45,8 @@ class AlternateGroups(Guard):
         lengths = epochs if isinstance(epochs, dict) else dict.fromkeys(groups, epochs)
         if set(lengths) != set(groups):
             raise ValueError(
-                "Argument `epochs` must be a positive integer, or a dictionary with one "
-                f"for each of {list(groups)}. Received: epochs={epochs!r}"
+                "Argument `epochs` must be a positive integer, or a dictionary with a "
+                f"positive integer for each of {list(groups)}. Received: epochs={epochs!r}"
             )
         lengths = {
             group: check_count(
@@ -71,20 +71,20 @@ class AlternateGroups(Guard):
         missing = [group for group in self.groups if group not in optimizer.groups]
         if missing:
             raise ValueError(
-                f"The optimizer has the groups {list(optimizer.groups)}; expected all of "
-                f"`groups` among them. Received: groups={self.groups}"
+                "Argument `groups` must name groups that have their own optimizer, some "
+                f"of {list(optimizer.groups)}. Received: groups={self.groups}"
             )
         if tf.distribute.has_strategy() or (
             model.distribute_strategy.num_replicas_in_sync > 1
         ):
             raise ValueError(
-                "`AlternateGroups` does not work with several replicas, whose updates "
-                "cannot be conditional; train on one. Received: "
+                "`AlternateGroups` does not work with several replicas, because their "
+                "updates cannot be switched off; train on one replica. Received: "
                 f"{model.distribute_strategy.num_replicas_in_sync} replicas"
             )
         if not optimizer.has_switches:
             optimizer.add_switches()
-            model.train_function = None  # it has to be traced with them
+            model.train_function = None  # so that the step is traced with the switches
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         turn = self._turns[epoch % len(self._turns)]

@@ -1,4 +1,4 @@
-"""A run that is killed, and goes on as if it had not been."""
+"""Saving the state of a run, so that it can resume after it was killed."""
 
 import json
 import os
@@ -17,34 +17,36 @@ from tfvn.training.callbacks.run_state import (
     variables_of_run,
 )
 from tfvn.training.data_order import DataOrder
+from tfvn.utils import private
 
 
 class BackupAndRestore(keras.callbacks.Callback):
     """Saves the state of a run after every epoch, and resumes from it.
 
-    `fit` with the same arguments goes on after the last epoch that was saved, to the same
-    weights as a run that was never interrupted: the state of the optimizer and its rates,
-    the step of every schedule, the noise stream of every layer and, for arrays, the order
-    of the data are restored too. (`keras.callbacks.BackupAndRestore` restores neither
-    noise nor order.) A `tf.data.Dataset` keeps its own order: shuffle it with a seed and
-    with `reshuffle_each_iteration=False`.
+    Run `fit` again with the same arguments: it continues after the last saved epoch, and
+    ends at the same weights as a run that was never interrupted. For this, the callback also
+    saves the state and the learning rates of the optimizer, the step of every schedule, the
+    noise stream of every layer and, if the data are arrays, their order.
+    (`keras.callbacks.BackupAndRestore` saves neither noise nor order.) It does not save the
+    order of a `tf.data.Dataset`: shuffle it with a seed and with
+    `reshuffle_each_iteration=False`.
 
-    What other callbacks of the run remember is saved as well, wherever this one stands in
-    the list: patience, best values and best weights of `EarlyStopping`,
-    `ReduceLROnPlateau`, `ModelCheckpoint` and of those of this library. A callback of
-    your own takes part if it has a method `get_state()`, which returns numbers, strings,
-    arrays, or lists and dictionaries of them, and a method `set_state(state)`. In a stock
-    `keras.Model`, which does not tell a callback of the others, list this one last and set
-    its attribute `others` to the list of the others.
+    The state of the other callbacks of the run is saved too, whatever their order in the
+    list: patience, best values and best weights of `EarlyStopping`, `ReduceLROnPlateau`,
+    `ModelCheckpoint` and the callbacks of this library. The state of your own callback is
+    saved if it has a method `get_state()`, which returns numbers, strings, arrays, or lists
+    and dictionaries of them, and a method `set_state(state)`. In a stock `keras.Model`, list
+    this callback last and set its attribute `others` to the list of the other callbacks,
+    because Keras does not pass them.
 
-    A backup is a single file that appears whole or not at all. It is removed when
-    training ends. As in Keras, the history of a run that resumes starts with the first
-    epoch after the backup.
+    A backup is a single file, which is replaced in one step and so is never incomplete. It
+    is removed when training ends. As in Keras, the history of a resumed run starts with the
+    first epoch after the backup.
 
     Args:
-        backup_dir: Folder of the backup. One run, one folder.
-        delete_checkpoint: Whether the backup is removed at the end.
-        seed: Seed of the order of the data, where `fit` shuffles arrays.
+        backup_dir: Folder of the backup. Use a separate folder for each run.
+        delete_checkpoint: Whether to remove the backup at the end.
+        seed: Seed of the order in which `fit` shuffles arrays.
 
     Example:
 
@@ -69,7 +71,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self.backup_dir = pathlib.Path(backup_dir)
         self.delete_checkpoint = delete_checkpoint
         self.data_order = DataOrder(seed)
-        # Set by the `fit` of a `tfvn.Model`; Keras tells no callback of the others.
+        # `tfvn.Model.fit` sets it; Keras does not pass the other callbacks to a callback.
         self.others: list[Any] = []
 
     @property
@@ -80,19 +82,20 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         if not self.model.optimizer.built:
             self.model.optimizer.build(self.model.trainable_variables)
-        # Read by `fit`, as that of Keras's own callback is.
-        self.model._initial_epoch = self._restore() if self.path.exists() else None  # noqa: SLF001
+        # `fit` reads this attribute, which Keras's own callback sets too.
+        epoch = self._restore() if self.path.exists() else None
+        private.set_initial_epoch(self.model, epoch)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        # `fit` has read it, and the next `fit` must not.
-        self.model._initial_epoch = None  # noqa: SLF001
+        # `fit` has read it by now, and the next `fit` must not read it again.
+        private.set_initial_epoch(self.model, None)
         self.data_order.epoch.assign(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.save(epoch + 1)
 
     def on_train_end(self, logs: Any = None) -> None:
-        self.model._initial_epoch = None  # noqa: SLF001
+        private.set_initial_epoch(self.model, None)
         if self.delete_checkpoint:
             self.path.unlink(missing_ok=True)
 
@@ -100,7 +103,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         """Writes the backup.
 
         Args:
-            epochs: Number of epochs that are done.
+            epochs: Number of finished epochs.
         """
         self.backup_dir.mkdir(parents=True, exist_ok=True)
         variables = variables_of_run(self.model)
@@ -123,7 +126,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             )
             file.flush()
             os.fsync(file.fileno())
-        # In one step: whoever looks sees the old backup or the new one.
+        # In one step, so that there is always either the old or the new backup.
         partial.replace(self.path)
 
     def _restore(self) -> int:
@@ -139,13 +142,13 @@ class BackupAndRestore(keras.callbacks.Callback):
         unmatched = restore_callbacks(self.others, states)
         if unmatched:
             warnings.warn(
-                "These callbacks are in the backup or in this run, but not in both; "
-                "those of this run start anew. "
+                "Some callbacks are in the backup or in this run, but not in both; "
+                "those of this run start with a new state. "
                 f"Received: backup={str(self.path)!r}, callbacks={unmatched}",
                 stacklevel=2,
             )
         if run.get("stopped"):
-            # The epoch after which it was stopped was its last.
+            # A callback had stopped the run, so no epoch is left to train.
             self.model.stop_training = True
             epoch = max(epoch, (self.params or {}).get("epochs", epoch))
         return epoch
@@ -154,7 +157,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self, names: list[str], values: list[np.ndarray], is_old: bool
     ) -> None:
         variables = variables_of_run(self.model)
-        # In version 0.1 the optimizer alone counted the batches that were trained on.
+        # In version 0.1 only the optimizer counted the training batches.
         counts = getattr(self.model, "training_state_variables", [])
         if is_old:
             names, values = _without_weights_of_kl(names, values, variables)
@@ -162,7 +165,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         shapes = [tuple(value.shape) for value in values]
         if shapes != [tuple(variable.shape) for variable in variables]:
             raise ValueError(
-                "The backup is of another model or optimizer; choose another "
+                "The backup belongs to another model or optimizer; choose another "
                 "`backup_dir`, or remove the file. "
                 f"Received: backup={str(self.path)!r} with {len(names)} variables, "
                 f"for a model with {len(variables)}"
@@ -177,7 +180,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 def _without_weights_of_kl(
     names: list[str], values: list[np.ndarray], variables: list[keras.Variable]
 ) -> tuple[list[str], list[np.ndarray]]:
-    """Returns what version 0.1 saved, without what is no variable of a model any more."""
+    """Returns what version 0.1 saved, without the KL weights if they are not variables now."""
     if any(variable.path.endswith("kl_weight") for variable in variables):
         return names, values
     kept = [i for i, name in enumerate(names) if not name.endswith("/kl_weight")]

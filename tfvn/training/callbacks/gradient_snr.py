@@ -1,4 +1,4 @@
-"""How much of the gradients of the scales is signal."""
+"""The signal-to-noise ratio of the gradients of the scales."""
 
 import contextlib
 import warnings
@@ -20,33 +20,33 @@ Tensor = Any
 class GradientSNR(Guard):
     """Logs the signal-to-noise ratio of the gradients of a layer's scales.
 
-    At the end of each epoch these are the gradients of the last `window` batches that the
-    model was trained on, as in the paper. With `data` they are, instead, those of `window`
-    batches drawn from it, all at the weights of that moment: then no progress between
-    batches counts as noise. Logged are, averaged over the parameters and before any
-    clipping,
+    At the end of each epoch it uses the gradients of the last `window` batches that the
+    model was trained on, as in the paper. With `data` it uses the gradients of `window`
+    batches sampled from `data` instead, all at the present weights, so that progress between
+    batches does not count as noise. It logs two ratios of the gradients before clipping,
+    averaged over the parameters:
 
-    - `snr_<layer name>`, the dimensionless `E[g]^2 / Var[g]`. It is biased: where there is
-      no signal at all it is about `1 / (window - 3)`, not 0.
+    - `snr_<layer name>`, the dimensionless `E[g]^2 / Var[g]`. It is biased: without any
+      signal it is about `1 / (window - 3)`, not 0.
     - `snr_paper_<layer name>`, the k-tied paper's `E[g^2] / Var[g^2]`. It has units:
       scaling the loss by 0.1 multiplies it by 100.
 
-    Parameters whose gradients do not vary are left out; without any other, it is NaN.
-    In mixed precision the gradients are those of the loss itself, not of the scaled one,
-    and batches that the optimizer skips do not count. With gradient accumulation they
-    are those of single batches. Training is not changed, to the bit. Without `data` the
-    gradients of the last batches are kept in memory; with it, an epoch costs `window`
-    more training steps.
+    Parameters whose gradients do not vary are left out; if no gradient varies, the ratios
+    are NaN. In mixed precision the gradients are those of the unscaled loss, and batches
+    that the optimizer skips do not count. With gradient accumulation they are the gradients
+    of single batches. The callback does not change training in any bit. Without `data` it
+    keeps the gradients of the last batches in memory; with `data`, an epoch costs `window`
+    additional training steps.
 
     Args:
-        layer: A layer with a random kernel, such as a `tfvn.MeanFieldLSTM`; a layer
-            around one, such as a `keras.layers.TimeDistributed`; or its name.
+        layer: A layer with a random kernel, such as a `tfvn.MeanFieldLSTM`; a wrapper
+            around one, such as a `keras.layers.TimeDistributed`; or the layer's name.
         window: Number of batches, at least 2.
-        data: Where batches are drawn from: `None` for those of training, a tuple of
-            arrays `(x, y)` or `(x, y, sample_weight)`, or a batched `tf.data.Dataset` of
-            such tuples.
-        batch_size: Number of examples in a batch of arrays; take that of `fit`.
-        seed: Seed of the choice of batches.
+        data: Source of the batches: `None` for the training batches, a tuple of arrays
+            `(x, y)` or `(x, y, sample_weight)`, or a batched `tf.data.Dataset` of such
+            tuples.
+        batch_size: Number of examples in a batch of arrays; use the batch size of `fit`.
+        seed: Seed of the random choice of batches.
 
     Example:
 
@@ -95,11 +95,11 @@ class GradientSNR(Guard):
             _scales(self._layer)
         if model.distribute_strategy.num_replicas_in_sync > 1:
             raise ValueError(
-                "`GradientSNR` does not work with several replicas; train on one. "
+                "`GradientSNR` does not work with several replicas; train on one replica. "
                 f"Received: {model.distribute_strategy.num_replicas_in_sync} replicas"
             )
         if self.data is None:
-            model.train_function = None  # it has to be traced with what records
+            model.train_function = None  # so that the step is traced with `_record`
         self._gradients = tf.function(
             self._step, autograph=False, reduce_retracing=True
         )
@@ -114,20 +114,20 @@ class GradientSNR(Guard):
         super().on_train_begin(logs)
 
     def around_step(self) -> contextlib.AbstractContextManager:
-        # For the length of a step only: an optimizer must never stay changed.
+        # During a step only, so that the optimizer never stays changed.
         return intercepted(self.model.optimizer, self._record)
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the gradients that are kept, for a backup."""
+        """Returns the recorded gradients, for a backup."""
         if self.data is not None:
             return {}
         return {"recorded": self._recorded.numpy(), "count": self._count.numpy()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on with the gradients of a run that was interrupted.
+        """Restores the recorded gradients of a run that was interrupted.
 
         Args:
-            state: What `get_state` returned.
+            state: The result of `get_state`.
         """
         if state:
             self._recorded.assign(state["recorded"])
@@ -140,9 +140,10 @@ class GradientSNR(Guard):
             gradients = self._recorded.numpy()[:seen]
             if not self._has_seen_gradients:
                 warnings.warn(
-                    "`GradientSNR` sees what `model.optimizer` is given, in `apply` or "
-                    "`apply_gradients`; let `train_step` update the layer's scales by it. "
-                    f"Received: layer={self._name!r}, of which it was given no gradients",
+                    "`GradientSNR` records the gradients that `train_step` passes to "
+                    "`model.optimizer.apply` or `apply_gradients`; let `train_step` update "
+                    "the layer's scales with `model.optimizer`. "
+                    f"Received: layer={self._name!r}, with no gradients for its scales",
                     stacklevel=2,
                 )
         else:
@@ -156,7 +157,7 @@ class GradientSNR(Guard):
         logs[f"snr_{name}"], logs[f"snr_paper_{name}"] = signal_to_noise(gradients)
 
     def _record(self, grads: list[Any], variables: list[Any]) -> None:
-        """Keeps the gradients of a batch, in place of those `window` batches ago."""
+        """Records the gradients of a batch over those of `window` batches ago."""
         gradient = self._gradient(grads, variables)
         if gradient is None:
             return
@@ -164,19 +165,19 @@ class GradientSNR(Guard):
         row = self._count % self.window
         is_kept = tf.constant(True)  # noqa: FBT003
         if hasattr(self.model.optimizer, "check_finite"):
-            # Loss scaling tries a batch with too large a scale, and skips it.
+            # If the loss scale is too large, the optimizer skips the batch.
             is_kept = self.model.optimizer.check_finite(grads)
         self._recorded[row].assign(tf.where(is_kept, gradient, self._recorded[row]))
         self._count.assign_add(tf.cast(is_kept, tf.int64))
 
     def _gradient(self, grads: list[Any], variables: list[Any]) -> Tensor | None:
-        """Returns the gradients of the scales, in one vector, if they are among these."""
+        """Returns the gradients of the scales as one vector, or `None` if some are missing."""
         pairs = zip(grads, variables, strict=True)
         found = {id(variable): grad for grad, variable in pairs}
         scales = _scales(self._layer)
         if not all(id(scale) in found for scale in scales):
             return None
-        # There is none for a variable that the loss does not depend on.
+        # A variable that the loss does not depend on has no gradient.
         parts = [
             tf.zeros_like(scale.value) if found[id(scale)] is None else found[id(scale)]
             for scale in scales
@@ -184,7 +185,7 @@ class GradientSNR(Guard):
         vector = tf.concat(
             [tf.reshape(tf.convert_to_tensor(part), [-1]) for part in parts], axis=0
         )
-        # What the optimizer has multiplied the loss by, for half precision.
+        # The factor by which the optimizer has scaled the loss, for half precision.
         factor = self.model.optimizer.scale_loss(tf.ones(()))
         return tf.cast(vector, tf.float32) / tf.cast(factor, tf.float32)
 
@@ -194,18 +195,18 @@ class GradientSNR(Guard):
             return
         flat = keras.tree.flatten(self.data)
         size = len(flat[0])
-        # Of the epoch too, so that a run that resumes draws what it would have drawn.
+        # Seeded with the epoch too, so that a resumed run chooses the same batches.
         rng = np.random.default_rng([self.seed, epoch])
         for _ in range(self.window):
             chosen = rng.choice(size, min(self.batch_size, size), replace=False)
             arrays = [np.asarray(array)[chosen] for array in flat]
-            # Tensors, because the step would be traced anew for every array.
+            # Tensors, because the step would be retraced for every array.
             yield keras.tree.pack_sequence_as(
                 self.data, [tf.constant(array) for array in arrays]
             )
 
     def _step(self, batch: Any) -> Tensor:
-        """Returns the gradients of the scales, in one vector."""
+        """Returns the gradients of the scales for a batch, as one vector."""
         seen: list[Tensor] = []
 
         def receive(grads: list[Any], variables: list[Any]) -> None:
@@ -213,14 +214,15 @@ class GradientSNR(Guard):
             if gradient is not None:
                 seen.append(gradient)
 
-        # The model's own step, whatever it is, but with nothing applied.
+        # Runs the model's own step, but without updating any variable.
         with intercepted(self.model.optimizer, receive, applies=False):
             getattr(self.model, "run_train_step", self.model.train_step)(batch)
         if not seen:
             raise ValueError(
-                "`GradientSNR` sees what `model.optimizer` is given, in `apply` or "
-                "`apply_gradients`; let `train_step` update the layer's scales by it. "
-                f"Received: layer={self._name!r}, of which it was given no gradients"
+                "`GradientSNR` records the gradients that `train_step` passes to "
+                "`model.optimizer.apply` or `apply_gradients`; let `train_step` update "
+                "the layer's scales with `model.optimizer`. "
+                f"Received: layer={self._name!r}, with no gradients for its scales"
             )
         return seen[-1]
 
@@ -242,7 +244,10 @@ def _mean_ratio(signal: np.ndarray, noise: np.ndarray) -> float:
 
 @contextlib.contextmanager
 def preserved_state(model: keras.Model) -> Iterator[None]:
-    """Puts back what a forward pass alters: noise streams, moving averages, metrics."""
+    """Restores, after the context, the variables that a forward pass changes.
+
+    These are noise streams, moving averages and metrics.
+    """
     metrics = [variable for metric in model.metrics for variable in metric.variables]
     counts = getattr(model, "training_state_variables", [])
     variables = [*model.non_trainable_variables, *metrics, *counts]
@@ -255,10 +260,10 @@ def preserved_state(model: keras.Model) -> Iterator[None]:
 
 
 def _find(model: keras.Model, layer: Any) -> tuple[str, RandomWeightsLayer]:
-    """Returns the name that a layer goes by, and the layer or cell that has its scales."""
+    """Returns the name of a layer in the logs, and the layer or cell that has its scales."""
     asked = [one for one in all_layers(model) if one is layer or one.name == layer]
     inside = [stochastic_layers(one) for one in asked]
-    # A cell of the same name as its layer is the same answer.
+    # A layer and its cell may have the same name; both lead to the same cell.
     found = {id(one): one for layers in inside if len(layers) == 1 for one in layers}
     if len(found) == 1:
         name = layer if isinstance(layer, str) else layer.name
@@ -267,8 +272,8 @@ def _find(model: keras.Model, layer: Any) -> tuple[str, RandomWeightsLayer]:
     received = f"Received: layer={getattr(layer, 'name', layer)!r}"
     if len(found) > 1:
         raise ValueError(
-            "Argument `layer` must tell which layer is meant; pass the layer itself, "
-            f"where {len(found)} have the same name. {received}"
+            f"Argument `layer` must identify one layer, but {len(found)} layers have this "
+            f"name; pass the layer itself. {received}"
         )
     if any(inside):
         names = [one.name for layers in inside for one in layers]
@@ -282,7 +287,7 @@ def _scales(layer: RandomWeightsLayer) -> list[keras.Variable]:
     scales = [v for v in layer.variable_groups["scale"] if v.trainable]
     if not scales:
         raise ValueError(
-            "Argument `layer` must be a layer with scales that are trained. "
-            f"Received: layer={layer.name!r} with none"
+            "Argument `layer` must be a layer with trainable scales. "
+            f"Received: layer={layer.name!r} without any"
         )
     return scales

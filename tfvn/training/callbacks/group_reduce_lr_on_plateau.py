@@ -1,4 +1,4 @@
-"""Lower learning rates for the groups that no longer get better."""
+"""Lower learning rates for groups whose metric stops improving."""
 
 import dataclasses
 import math
@@ -14,24 +14,24 @@ from tfvn.utils.validation import check_count, check_number
 
 MODES = ("auto", "min", "max")
 
-# How the names of metrics end that are better when they are larger, or smaller.
+# Endings of the names of metrics that should rise, and of metrics that should fall.
 _RISING = ("elbo", "accuracy", "acc", "auc", "precision", "recall", "_score")
 _FALLING = ("loss", "nll", "kl", "error", "entropy", "mse", "mae")
 
 
 @dataclasses.dataclass
 class _Plateau:
-    """Where a group stands."""
+    """The state of one group: its best value, and epochs to wait."""
 
     monitor: str
-    sign: float  # what makes a smaller value the better one
+    sign: float  # 1 or -1: `sign * value` is better if it is smaller
     best: float = math.inf
     wait: int = 0
     cooldown: int = 0
 
     def is_over(self, value: float, min_delta: float, patience: int) -> bool:
-        """Takes note of an epoch; returns whether it was one too many."""
-        # In the order of `keras.callbacks.ReduceLROnPlateau`, which counts the last
+        """Records the value of an epoch; returns whether the patience is used up."""
+        # In the same order as `keras.callbacks.ReduceLROnPlateau`, which counts the last
         # epoch of a cooldown.
         if self.cooldown > 0:
             self.cooldown -= 1
@@ -47,22 +47,22 @@ class _Plateau:
 class GroupReduceLROnPlateau(keras.callbacks.Callback):
     """Cuts the learning rate of each group when its own metric stops improving.
 
-    As `keras.callbacks.ReduceLROnPlateau`, but each group has a monitor, a patience and a
-    cooldown of its own, and only its own rate is cut: means that have converged do not
-    slow down the scales. The model must be compiled with a dictionary of optimizers.
-    `tfvn.Model` logs the rates that an epoch was trained with, as Keras does: a cut shows
-    in the next epoch.
+    It works like `keras.callbacks.ReduceLROnPlateau`, but each group has its own monitor,
+    patience and cooldown, and only the rate of that group is cut: means that have converged
+    do not slow down the scales. The model must be compiled with a dictionary of optimizers.
+    Like Keras, `tfvn.Model` logs the rates with which an epoch was trained, so that a cut
+    shows in the next epoch.
 
     Args:
-        monitors: A dictionary with the name of a logged metric for each group that is to
-            be cut, such as `{"mean": "val_nll", "scale": "val_kl"}`.
-        factor: What a rate is multiplied by, below 1.
-        patience: Number of epochs without improvement after which it is.
-        mode: `"min"`, `"max"`, or `"auto"` to tell by the metric's name whether it should
-            fall or rise; or a dictionary with one for each group.
+        monitors: A dictionary with the name of a logged metric for each group whose rate
+            may be cut, such as `{"mean": "val_nll", "scale": "val_kl"}`.
+        factor: Factor of the rate at each cut, below 1.
+        patience: Number of epochs without improvement before a cut.
+        mode: `"min"` or `"max"` if the metric should fall or rise, or `"auto"` to decide by
+            its name; or a dictionary with one of these for each group.
         min_delta: The smallest change that counts as an improvement.
-        cooldown: Number of epochs after a cut in which none are counted.
-        min_lr: Where the rates end.
+        cooldown: Number of epochs after a cut that do not count for the patience.
+        min_lr: The smallest rate.
         verbose: Whether to print a line for each cut.
 
     Example:
@@ -97,8 +97,8 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
         modes = mode if isinstance(mode, dict) else dict.fromkeys(monitors, mode)
         if set(modes) != set(monitors) or not set(modes.values()) <= set(MODES):
             raise ValueError(
-                f"Argument `mode` must be one of {list(MODES)}, or a dictionary with one "
-                f"for each of {list(monitors)}. Received: mode={mode!r}"
+                f"Argument `mode` must be one of {list(MODES)}, or a dictionary with one of "
+                f"these for each of {list(monitors)}. Received: mode={mode!r}"
             )
         self.monitors = dict(monitors)
         self.factor = check_number("factor", factor, above=0, below=1)
@@ -129,8 +129,8 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
         for group in self.monitors:
             if group not in optimizer.groups:
                 raise ValueError(
-                    f"The optimizer has the groups {list(optimizer.groups)}; expected "
-                    "the keys of `monitors` among them. "
+                    "The keys of `monitors` must be groups that have their own optimizer, "
+                    f"some of {list(optimizer.groups)}. "
                     f"Received: monitors={self.monitors}"
                 )
             require_settable(optimizer.groups[group], type(self).__name__)
@@ -139,17 +139,17 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
         self._reset()
 
     def get_state(self) -> dict[str, Any]:
-        """Returns where each group stands, for a backup."""
+        """Returns the state of each group, for a backup."""
         return {
             group: [plateau.best, plateau.wait, plateau.cooldown]
             for group, plateau in self._plateaus.items()
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on where a run that was interrupted stood.
+        """Restores the state of a run that was interrupted.
 
         Args:
-            state: What `get_state` returned.
+            state: The result of `get_state`.
         """
         for group, (best, wait, cooldown) in state.items():
             plateau = self._plateaus[group]
@@ -175,7 +175,7 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
     def _cut(self, group: str, epoch: int) -> bool:
         optimizer = of_model(self.model).groups[group]
         rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
-        # The rate is a float32, and so has to be what it is compared with.
+        # The rate is a float32, so the limit is rounded to float32 as well.
         if rate <= np.float32(self.min_lr):
             return False
         optimizer.learning_rate = max(rate * self.factor, self.min_lr)

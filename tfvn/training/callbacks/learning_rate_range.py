@@ -1,4 +1,4 @@
-"""The range test: which learning rates a model can take."""
+"""The learning rate range test: which learning rates a model can be trained with."""
 
 import math
 from typing import Any
@@ -14,12 +14,12 @@ from tfvn.utils.validation import check_count, check_number
 
 
 class LearningRateRange(Guard):
-    """Raises the learning rate batch by batch, and records what the loss does.
+    """Raises the learning rate batch by batch, and records the loss.
 
-    The rate grows geometrically from `start` to `end`; then, or as soon as the loss
-    explodes, training stops. When `fit` returns, the model, its noise streams, its
-    optimizers and their rates are what they were before, to the bit. So they are if a
-    step raises or is interrupted; after another error in a `keras.Model`, call
+    The rate grows geometrically from `start` to `end`. Training stops at `end`, or as soon
+    as the loss explodes. When `fit` returns, the callback has restored the model, its noise
+    streams, its optimizers and their rates exactly. It also restores them if a step raises
+    an error or is interrupted. After any other error in a stock `keras.Model`, call
     `restore()`. The metrics that `fit` shows are those of the last batch alone.
 
     The optimizers' rates must be numbers, and the model must be built. Let `fit` run for
@@ -28,11 +28,12 @@ class LearningRateRange(Guard):
     Args:
         start: The first rate.
         end: The last rate.
-        steps: Number of batches from one to the other.
-        group: The group of a dictionary of optimizers whose rate is raised; the others
-            keep theirs. `None` gives all of them the same rate.
-        stop_factor: How many times the best loss ends the test.
-        smoothing: The share of the past in the moving average of the loss, in [0, 1).
+        steps: Number of batches from `start` to `end`.
+        group: In a dictionary of optimizers, the group whose rate is raised; the other
+            groups keep their rates. `None` gives all groups the same rate.
+        stop_factor: The test stops when the smoothed loss is this many times its best
+            value.
+        smoothing: The weight of the past in the moving average of the loss, in [0, 1).
 
     Example:
 
@@ -71,7 +72,7 @@ class LearningRateRange(Guard):
             )
         self.steps = check_count("steps", steps, least=2)
         self.group = group
-        # An infinite one is a test that goes on to its end.
+        # With an infinite factor the test always runs to its end.
         if stop_factor != math.inf:
             stop_factor = check_number("stop_factor", stop_factor, above=1)
         self.stop_factor = stop_factor
@@ -87,8 +88,8 @@ class LearningRateRange(Guard):
             groups = optimizer.groups if isinstance(optimizer, GroupOptimizer) else {}
             if self.group not in groups:
                 raise ValueError(
-                    f"The optimizer has the groups {list(groups)}; expected `group` to "
-                    f"be one of them. Received: group={self.group!r}"
+                    "Argument `group` must be a group that has its own optimizer, one of "
+                    f"{list(groups)}. Received: group={self.group!r}"
                 )
             self._optimizers = [groups[self.group]]
         for each in self._optimizers:
@@ -97,8 +98,8 @@ class LearningRateRange(Guard):
     def on_train_begin(self, logs: Any = None) -> None:
         if not self.model.built:
             raise ValueError(
-                "`LearningRateRange` restores the weights that a model starts with; "
-                "build the model first, or give it a `keras.Input`. "
+                "`LearningRateRange` restores the initial weights of a model, so the "
+                "model must be built; build it first, or give it a `keras.Input`. "
                 f"Received: model={self.model.name!r}, not built"
             )
         if not self.model.optimizer.built:
@@ -110,7 +111,7 @@ class LearningRateRange(Guard):
         super().on_train_begin(logs)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        # Metrics are averages over the epoch so far; only this batch is of interest.
+        # Metrics average over the epoch, but the test needs the loss of this batch alone.
         self.model.reset_metrics()
         step = len(self.history["loss"])
         rate = self.start * (self.end / self.start) ** (step / (self.steps - 1))
@@ -124,11 +125,12 @@ class LearningRateRange(Guard):
         history["loss"].append(loss)
         step = len(history["loss"])
         self._average = self.smoothing * self._average + (1 - self.smoothing) * loss
-        # The average starts at 0; this takes its share out again.
+        # Corrects for the initial value 0 of the average.
         smoothed = self._average / (1 - self.smoothing**step)
         history["smoothed_loss"].append(smoothed)
         best = min(history["smoothed_loss"])
-        # Of a positive loss, `stop_factor` times the best; a negative one may rise as far.
+        # For a positive loss this is `stop_factor` times the best. A negative loss may
+        # rise by the same amount.
         limit = best + (self.stop_factor - 1) * abs(best)
         if not math.isfinite(loss) or smoothed > limit or step == self.steps:
             self.model.stop_training = True
@@ -138,12 +140,12 @@ class LearningRateRange(Guard):
         self.restore()
 
     def on_interrupted(self, in_time: bool) -> None:
-        # Later, the model may have been given other weights.
+        # If the error is from an earlier `fit`, the user may have set other weights since.
         if in_time:
             self.restore()
 
     def restore(self) -> None:
-        """Makes the model and its optimizers what they were before the test."""
+        """Restores the model and its optimizers to their state before the test."""
         for variable, value in zip(self._variables, self._values, strict=True):
             variable.assign(value)
 
@@ -151,12 +153,13 @@ class LearningRateRange(Guard):
         """Returns the rate at which the smoothed loss fell most steeply."""
         losses = np.array(self.history.get("smoothed_loss", []))
         losses = losses[np.isfinite(losses)]
-        # What follows the lowest loss is the explosion.
+        # After its minimum the loss explodes.
         losses = losses[: losses.argmin() + 1] if losses.size else losses
         if losses.size < 2:
             raise ValueError(
-                "A suggestion takes a loss that fell; run `fit` with this callback, from "
-                f"a lower `start`. Received: {losses.size} losses up to the lowest"
+                "A suggestion needs a loss that fell during the test; run `fit` with this "
+                "callback and a lower `start`. "
+                f"Received: {losses.size} losses up to the lowest"
             )
         rates = np.array(self.history["learning_rate"][: losses.size])
         return float(rates[np.gradient(losses, np.log(rates)).argmin()])
@@ -167,7 +170,7 @@ class LearningRateRange(Guard):
         Args:
             path: Where to save the figure, or `None`.
         """
-        # Matplotlib is no requirement of the library.
+        # Imported here because the library does not require Matplotlib.
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6, 4), layout="constrained")

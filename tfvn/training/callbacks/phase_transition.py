@@ -1,4 +1,4 @@
-"""Where a network keeps what it knows: in its means, or in its variances."""
+"""Whether the accuracy of a network comes from its means or from its variances."""
 
 from typing import Any
 
@@ -13,23 +13,23 @@ from tfvn.utils.validation import check_count
 
 
 class PhaseTransition(keras.callbacks.Callback):
-    """Logs how well a classifier does by its means, by its noise, and by both.
+    """Logs the accuracy of a classifier with its means only, its noise only, and both.
 
-    When `alpha` grows, a Gaussian-dropout layer goes through a phase transition: by its
-    means the network falls to chance, while the ensemble stays as good as it was. After
-    each epoch are logged
+    When `alpha` grows, a Gaussian-dropout layer goes through a phase transition: with mean
+    weights the accuracy falls to chance, while the ensemble stays as accurate as before. After
+    each epoch the callback logs
 
     - `accuracy_mean`: every random weight replaced by its mean;
     - `accuracy_one_sample`: one draw of the noise;
-    - `accuracy_ensemble`: the probabilities of `num_samples` draws, averaged;
+    - `accuracy_ensemble`: the averaged probabilities of `num_samples` draws;
     - `accuracy_zero_mean`: the same, with the means of the Gaussian-dropout layers set to
       zero and their variances as they are; only for models with such layers;
-    - `log_alpha_<layer name>`: of each Gaussian-dropout layer, the mean log alpha.
+    - `log_alpha_<layer name>`: the mean log alpha of each Gaussian-dropout layer.
 
-    The draws are those of `tfvn.ensemble_predict` and `tfvn.zero_mean_predict`, by other
-    seeds in every epoch. An epoch costs `2 num_samples + 1` more passes over these data.
-    Training is not changed, to the bit: weights are only read, and seed generators do not
-    move on.
+    The draws come from `tfvn.ensemble_predict` and `tfvn.zero_mean_predict`, with another
+    seed in every epoch. An epoch costs `2 num_samples + 1` more passes over these data. The
+    callback does not change training in any bit: it only reads the weights, and does not
+    advance seed generators.
 
     Args:
         validation_data: A tuple `(x, y)` of arrays. The labels are integers or one-hot.
@@ -115,20 +115,20 @@ class PhaseTransition(keras.callbacks.Callback):
             labels = labels[..., 0]
         if labels.shape != probabilities.shape[:-1]:
             raise ValueError(
-                "The labels must be integers or one-hot, for outputs of shape "
+                "The labels must be integers or one-hot and fit outputs of shape "
                 f"{probabilities.shape}. Received: labels of shape {self.y.shape}"
             )
         return float((probabilities.argmax(axis=-1) == labels).mean())
 
 
 def _kind(outputs: Any) -> str:
-    """Returns what outputs of a classifier are: probabilities, or else logits."""
+    """Returns whether the outputs of a classifier are probabilities or logits."""
     if outputs.ndim < 2 or outputs.shape[-1] < 2:
         raise ValueError(
-            "The model must have an output for each class, of at least two. "
+            "The model must have one output for each of at least two classes. "
             f"Received: outputs of shape {outputs.shape}"
         )
-    # With room for half precision.
+    # The tolerance allows for half precision.
     sums = outputs.astype("float64").sum(axis=-1)
     is_simplex = (outputs >= 0).all() and np.allclose(sums, 1.0, atol=1e-2)
     return "probabilities" if is_simplex else "logits"

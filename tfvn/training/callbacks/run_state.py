@@ -1,4 +1,4 @@
-"""What a run of `fit` consists of, beside its data: variables, and what callbacks remember."""
+"""The state of a run of `fit`: its variables, and the state of its callbacks."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,8 +7,10 @@ from typing import Any
 import keras
 import numpy as np
 
-# What Keras's callbacks count and keep. They have no method that tells; all of these are
-# set by their constructors.
+from tfvn.utils import private
+
+# The attributes in which Keras's callbacks keep their state, all set by their constructors.
+# Keras has no method that returns this state.
 _OF_KERAS = (
     "best",
     "wait",
@@ -16,9 +18,7 @@ _OF_KERAS = (
     "stopped_epoch",
     "best_epoch",
     "best_weights",
-    # Of a `ModelCheckpoint` that saves every so many batches.
-    "_batches_seen_since_last_saving",
-    "_last_batch_seen",
+    *private.CHECKPOINT_COUNTS,
 )
 _KERAS_CALLBACKS = (
     keras.callbacks.EarlyStopping,
@@ -30,8 +30,9 @@ _KERAS_CALLBACKS = (
 def variables_of_run(model: keras.Model) -> list[keras.Variable]:
     """Returns all variables that training changes, each once.
 
-    Those are the model's, with the states of its seed generators; the optimizer's, with
-    its learning rates; and those that a model lists as `training_state_variables`.
+    These are the variables of the model, including the states of its seed generators; the
+    variables of the optimizer, including its learning rates; and the model's
+    `training_state_variables`, if it has any.
 
     Args:
         model: A compiled model.
@@ -45,10 +46,10 @@ def variables_of_run(model: keras.Model) -> list[keras.Variable]:
 
 
 def callback_states(callbacks: Iterable[Any]) -> dict[str, Any]:
-    """Returns what the callbacks of a run remember, by their classes and order.
+    """Returns the states of the callbacks of a run, by class name and position.
 
-    A callback takes part if it has the methods `get_state` and `set_state`, or if it is
-    one of those of Keras that count epochs.
+    Included are callbacks with the methods `get_state` and `set_state`, and Keras's
+    callbacks that count epochs.
 
     Args:
         callbacks: The callbacks of the run.
@@ -61,11 +62,11 @@ def callback_states(callbacks: Iterable[Any]) -> dict[str, Any]:
 
 
 def restore_callbacks(callbacks: Iterable[Any], states: dict[str, Any]) -> list[str]:
-    """Gives callbacks back what they remembered.
+    """Restores the states of callbacks.
 
     Args:
         callbacks: The callbacks of the run.
-        states: What `callback_states` returned.
+        states: The result of `callback_states`.
 
     Returns:
         The names of the callbacks that have no state in `states`, and of the states
@@ -78,11 +79,12 @@ def restore_callbacks(callbacks: Iterable[Any], states: dict[str, Any]) -> list[
 
 
 def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Returns nested data as what JSON can hold; arrays go into a dictionary.
+    """Returns nested data in a form that JSON can store, and moves arrays out of it.
 
     Args:
         value: Numbers, strings, `None`, arrays, and lists and dictionaries of them.
-        arrays: Where arrays are put, under names that the result refers to.
+        arrays: A dictionary to which the arrays are added, under names that the result
+            refers to.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -95,22 +97,22 @@ def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         arrays[name] = np.asarray(value)
         return {"array": name}
     raise ValueError(
-        "The state of a callback must consist of numbers, strings, arrays, lists and "
-        f"dictionaries, to be put in a backup. Received: {value!r}"
+        "A callback can be saved in a backup only if its state consists of numbers, "
+        f"strings, arrays, lists and dictionaries. Received: {value!r}"
     )
 
 
 def decode(value: Any, arrays: Any) -> Any:
-    """Returns the data that `encode` was given.
+    """Reverses `encode`.
 
     Args:
-        value: What `encode` returned.
+        value: The result of `encode`.
         arrays: The arrays by name.
     """
     if isinstance(value, list):
         return [decode(part, arrays) for part in value]
     if isinstance(value, dict) and "array" in value:
-        return arrays[value["array"]][()]  # a NumPy number is one again
+        return arrays[value["array"]][()]  # `[()]` turns a 0-d array into a number
     if isinstance(value, dict):
         return {key: decode(part, arrays) for key, part in value["dict"].items()}
     return value

@@ -1,7 +1,8 @@
-"""Callbacks that change how a model trains, and must undo it whatever happens.
+"""Callbacks that change how a model trains, and must undo the change even after errors.
 
-Keras tells callbacks that training has ended, but not that `fit` has raised. All steps
-of `fit` go through `model.train_function`, so what has to be undone is watched from there.
+Keras calls `on_train_end` of a callback when training has ended, but not when `fit` raises an
+error. Every step of `fit` calls `model.train_function`, so a wrapper around that function
+notices errors and lets the callbacks undo their changes.
 """
 
 import contextlib
@@ -11,16 +12,18 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfvn.utils import private
+
 
 class Guard(keras.callbacks.Callback):
-    """A callback that is told when `fit` raises.
+    """A callback whose `on_interrupted` is called when `fit` raises an error.
 
-    A step that raises, in the model or in its data, is noticed at once; so is anything
-    else in the `fit` of a `tfvn.Model`. In a `keras.Model` an error in another callback
-    or in validation is noticed in the next `fit`.
+    An error in a training step, in the model or in its data, is noticed at once. In a
+    `tfvn.Model`, so is any other error in `fit`. In a stock `keras.Model`, an error in
+    another callback or in validation is noticed only in the next `fit`.
     """
 
-    # Whether what was traced with the callback is to be traced again without it.
+    # Whether the training step must be traced again when the callback is removed.
     changes_trace = False
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -48,12 +51,12 @@ class Guard(keras.callbacks.Callback):
         """Undoes what the callback has changed, because `on_train_end` won't be called.
 
         Args:
-            in_time: Whether `fit` has raised just now, and not in the past.
+            in_time: Whether the error has just occurred, and not in an earlier `fit`.
         """
 
 
 class GuardedSteps:
-    """The training function of a model, for as long as a `Guard` watches it.
+    """Replaces the training function of a model while it has `Guard` callbacks.
 
     Args:
         model: A model that has a training function.
@@ -68,7 +71,10 @@ class GuardedSteps:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the `fit` that this is for is over: each has a history of its own."""
+        """Whether the `fit` that created this object is over.
+
+        Each `fit` creates a new `model.history`.
+        """
         return getattr(self.model, "history", None) is not self._history
 
     def __call__(self, iterator: Any) -> Any:
@@ -88,21 +94,21 @@ class GuardedSteps:
             raise
 
     def remove(self, guard: Guard) -> None:
-        """Goes on without a guard; without any, leaves the model as it was."""
+        """Removes a guard; after the last one, restores the model's training function."""
         self.guards = [other for other in self.guards if other is not guard]
         self._retraces = self._retraces or guard.changes_trace
         if not self.guards:
             self.model.train_function = None if self._retraces else self.function
 
     def leave(self, in_time: bool) -> None:
-        """Tells all guards that `fit` has raised, and leaves the model as it was."""
+        """Removes all guards and calls `on_interrupted` of each."""
         for guard in self.guards:
             self.remove(guard)
             guard.on_interrupted(in_time)
 
 
 def interrupt(model: keras.Model) -> None:
-    """Undoes what callbacks have changed, after `fit` has raised.
+    """Lets callbacks undo their changes after `fit` has raised an error.
 
     Args:
         model: The model that was being trained.
@@ -118,11 +124,11 @@ def intercepted(
     receive: Callable[[list[Any], list[Any]], None],
     applies: bool = True,
 ) -> Iterator[None]:
-    """Lets a function see all gradients that an optimizer is given, within the context.
+    """Passes all gradients that an optimizer gets within the context to a function.
 
     Args:
-        optimizer: The optimizer. Both `apply` and `apply_gradients` are seen.
-        receive: Is called with the gradients and their variables.
+        optimizer: The optimizer. This works for `apply` and for `apply_gradients`.
+        receive: A function that is called with the gradients and their variables.
         applies: Whether the optimizer then updates the variables.
     """
     apply = optimizer.apply
@@ -131,7 +137,7 @@ def intercepted(
     def receive_and_apply(grads: Any, trainable_variables: Any = None) -> Any:
         variables = trainable_variables
         if variables is None:
-            variables = optimizer._trainable_variables  # noqa: SLF001
+            variables = private.optimized_variables(optimizer)
         receive(list(grads), list(variables))
         return apply(grads, trainable_variables) if applies else None
 

@@ -1,10 +1,11 @@
-"""Adam that turns into SGD."""
+"""AdaBound: an optimizer that turns from Adam into SGD."""
 
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tfvn.utils import private
 from tfvn.utils.validation import as_number, check_number
 
 Tensor = Any
@@ -12,30 +13,31 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("tfvn")
 class AdaBound(keras.optimizers.Optimizer):
-    """Adam whose step sizes are clipped to bounds that close in on one rate.
+    """Adam with step sizes clipped to bounds that converge to one learning rate.
 
     At step t the step size of each weight is
     `clip(learning_rate / sqrt(v), lower, upper)` with
     `lower = final_learning_rate * (1 - 1 / (gamma * t + 1))` and
-    `upper = final_learning_rate * (1 + 1 / (gamma * t))`: Adam at first, and SGD with
-    momentum in the end.
+    `upper = final_learning_rate * (1 + 1 / (gamma * t))`. So the optimizer starts as Adam
+    and ends as SGD with momentum.
 
     Args:
         learning_rate: The rate of Adam: a float, a
             `keras.optimizers.schedules.LearningRateSchedule` or a callable.
-        final_learning_rate: The rate of SGD that the bounds close in on. It rises and
+        final_learning_rate: The rate of SGD that the bounds converge to. It rises and
             falls together with `learning_rate`, as in the authors' code.
         beta_1: Decay of the average of gradients.
         beta_2: Decay of the average of squared gradients.
-        gamma: How fast the bounds close in.
+        gamma: How fast the bounds converge.
         epsilon: Added to the root of the average of squared gradients.
         amsbound: Whether to divide by the largest average of squared gradients so far
-            (AMSBound) in place of the current one.
-        base_learning_rate: The learning rate at which the bounds close in on
-            `final_learning_rate` itself; at half of it they do on half. By default the
-            learning rate of step 0. Where that is 0, as in a warm-up, pass the rate
-            that it leads to; otherwise the final rate stays as it is.
-        **kwargs: What every Keras optimizer takes: `weight_decay`, `clipnorm`,
+            (AMSBound) instead of the current one.
+        base_learning_rate: The learning rate at which the bounds converge to
+            `final_learning_rate`; at half of this rate they converge to half of it. By
+            default the learning rate of step 0. If that is 0, as in a warm-up, pass the
+            rate at the end of the warm-up; otherwise the final rate does not change with
+            `learning_rate`.
+        **kwargs: Arguments of every Keras optimizer: `weight_decay`, `clipnorm`,
             `clipvalue`, `global_clipnorm`, `use_ema`, `ema_momentum`,
             `ema_overwrite_frequency`, `loss_scale_factor`,
             `gradient_accumulation_steps` and `name`.
@@ -103,7 +105,7 @@ class AdaBound(keras.optimizers.Optimizer):
         self, gradient: Tensor, variable: Any, learning_rate: Tensor
     ) -> None:
         dtype = variable.dtype
-        index = self._get_variable_index(variable)
+        index = private.index_of(self, variable)
         gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)
         m, v = self._momentums[index], self._velocities[index]
         new_m = m + (gradient - m) * (1 - self.beta_1)
@@ -114,10 +116,10 @@ class AdaBound(keras.optimizers.Optimizer):
             new_v = tf.maximum(self._largest[index], new_v)
             self.assign(self._largest[index], new_v)
 
-        # The scalars are in float64: 1 - 0.999 would lose four digits in float32.
+        # The scalars are in float64, because 1 - 0.999 would lose four digits in float32.
         step = tf.cast(self.iterations + 1, tf.float64)
         rate = tf.cast(learning_rate, tf.float64)
-        # The paper leaves the bias corrections out; its authors' code has them.
+        # The bias corrections are not in the paper, but in its authors' code.
         adam = rate * tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
         final = self.final_learning_rate * self._relative(rate)
         lower = final * (1 - 1 / (self.gamma * step + 1))
@@ -130,10 +132,10 @@ class AdaBound(keras.optimizers.Optimizer):
         self.assign_sub(variable, step_size * new_m)
 
     def _relative(self, rate: Tensor) -> Tensor:
-        """Returns the learning rate as a multiple of what it was at first."""
+        """Returns the learning rate as a multiple of the base learning rate."""
         if self.base_learning_rate:
             return rate / self.base_learning_rate
-        # There is nothing to compare it to, but a rate of 0 still has to stop training.
+        # A base rate of 0 allows no ratio, but a rate of 0 still has to stop training.
         return tf.sign(rate)
 
     def get_config(self) -> dict[str, Any]:
@@ -153,7 +155,7 @@ class AdaBound(keras.optimizers.Optimizer):
 
 
 def check_learning_rate(value: Any) -> Any:
-    """Returns a learning rate, a number as a `float`; Keras checks all else."""
+    """Returns a learning rate that is a number as a `float`; Keras checks all others."""
     if isinstance(value, keras.Variable) or as_number(value) is None:
         return value
     return float(check_number("learning_rate", value, least=0))

@@ -1,4 +1,4 @@
-"""Adam that waits until its rates can be trusted."""
+"""RAdam: Adam that adapts step sizes only once it has seen enough gradients."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.optimizers.ada_bound import check_learning_rate
+from tfvn.utils import private
 from tfvn.utils.validation import check_number
 
 Tensor = Any
@@ -13,23 +14,24 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("tfvn")
 class RAdam(keras.optimizers.Optimizer):
-    """Adam, rectified for how little it knows of the squared gradients at first.
+    """Adam with a correction for the first steps, when it has seen few squared gradients.
 
-    The average of squared gradients at step t is worth about
-    `rho_t = rho_inf - 2 t beta_2^t / (1 - beta_2^t)` of them, with
-    `rho_inf = 2 / (1 - beta_2) - 1`. As long as `rho_t` is at most 4 its variance is
-    infinite, and the step is one of SGD with momentum; from then on it is one of Adam
-    times `sqrt((rho_t - 4)(rho_t - 2) rho_inf / ((rho_inf - 4)(rho_inf - 2) rho_t))`.
-    It does what a warm-up of the learning rate does, without its length to choose.
+    At step t the average of squared gradients is as reliable as the mean of about
+    `rho_t = rho_inf - 2 t beta_2^t / (1 - beta_2^t)` squared gradients, with
+    `rho_inf = 2 / (1 - beta_2) - 1`. As long as `rho_t` is at most 4, the variance of the
+    step size is infinite, and the optimizer makes a step of SGD with momentum. After that,
+    it makes a step of Adam times
+    `sqrt((rho_t - 4)(rho_t - 2) rho_inf / ((rho_inf - 4)(rho_inf - 2) rho_t))`. This has
+    the effect of a warm-up of the learning rate, but you need not choose its length.
 
     Args:
         learning_rate: A float, a `keras.optimizers.schedules.LearningRateSchedule` or a
             callable.
         beta_1: Decay of the average of gradients.
-        beta_2: Decay of the average of squared gradients, above 0.6: below that,
-            `rho_t` never reaches 4.
+        beta_2: Decay of the average of squared gradients, above 0.6; with a smaller one,
+            `rho_t` never gets above 4.
         epsilon: Added to the root of the average of squared gradients.
-        **kwargs: What every Keras optimizer takes: `weight_decay`, `clipnorm`,
+        **kwargs: Arguments of every Keras optimizer: `weight_decay`, `clipnorm`,
             `clipvalue`, `global_clipnorm`, `use_ema`, `ema_momentum`,
             `ema_overwrite_frequency`, `loss_scale_factor`,
             `gradient_accumulation_steps` and `name`.
@@ -78,7 +80,7 @@ class RAdam(keras.optimizers.Optimizer):
         self, gradient: Tensor, variable: Any, learning_rate: Tensor
     ) -> None:
         dtype = variable.dtype
-        index = self._get_variable_index(variable)
+        index = private.index_of(self, variable)
         gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)
         m, v = self._momentums[index], self._velocities[index]
         new_m = m + (gradient - m) * (1 - self.beta_1)
@@ -86,14 +88,14 @@ class RAdam(keras.optimizers.Optimizer):
         self.assign(m, new_m)
         self.assign(v, new_v)
 
-        # The scalars are in float64: rho_t is a small difference of large numbers.
+        # The scalars are in float64, because rho_t is a small difference of large numbers.
         step = tf.cast(self.iterations + 1, tf.float64)
         rate = tf.cast(learning_rate, tf.float64) / (1 - self.beta_1**step)
         power = self.beta_2**step
         rho_inf = 2 / (1 - self.beta_2) - 1
         rho = rho_inf - 2 * step * power / (1 - power)
-        # The paper starts to adapt above 4, where the variance is first finite; the
-        # authors' code only from 5 on.
+        # As in the paper, step sizes adapt above 4, where their variance becomes finite;
+        # the authors' code waits until 5.
         is_adaptive = rho > 4
         rho = tf.maximum(rho, 4)
         rectification = tf.sqrt(

@@ -7,20 +7,21 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.optimizers.ada_bound import check_learning_rate
+from tfvn.utils import private
 from tfvn.utils.validation import check_count, check_number
 
 Tensor = Any
 
-# In place of 0 where something is divided by or a logarithm taken: next to the smallest
-# float32 that XLA does not flush to 0.
+# Replaces 0 in divisors and logarithms: about the smallest float32 that XLA does not
+# flush to 0.
 _TINY = 1e-37
 
 
 @keras.saving.register_keras_serializable("tfvn")
 class YellowFin(keras.optimizers.Optimizer):
-    """Momentum SGD whose learning rate and momentum follow from the gradients.
+    """SGD with momentum that computes its learning rate and momentum from the gradients.
 
-    From the gradients of all variables together it measures the range of curvatures
+    From the gradients of all variables together it estimates the range of curvatures
     `h_min` to `h_max`, the variance `C` of the gradient, and the distance `D` to the
     optimum. Each step then uses the rate and the momentum that minimize
     `momentum D^2 + rate^2 C` among those that are stable for all these curvatures,
@@ -29,21 +30,21 @@ class YellowFin(keras.optimizers.Optimizer):
 
     As in the paper's appendix, the curvatures are averaged in log space, all averages
     are corrected for starting at 0, and the rate rises slowly during the first
-    `10 * curvature_window` steps. Unlike the authors' code it does not average the tuned
-    rate and momentum over steps once more. Steps whose gradients are all 0 measure
-    nothing.
+    `10 * curvature_window` steps. The authors' code also averages the tuned rate and
+    momentum over steps; this optimizer does not. Steps whose gradients are all 0 do not
+    change the estimates.
 
     Args:
-        learning_rate: What the tuned rate is multiplied by: a float, a
+        learning_rate: Factor of the tuned rate: a float, a
             `keras.optimizers.schedules.LearningRateSchedule` or a callable. Schedules
-            and callbacks act on it. Weight decay is multiplied by it too, but not by
-            the tuned rate.
-        momentum: The least momentum; the tuned one is raised to it, and the rate is
-            lowered accordingly.
+            and callbacks change this factor. Weight decay is multiplied by it too, but not
+            by the tuned rate.
+        momentum: The smallest momentum. If the tuned momentum is smaller, this one is used,
+            and the rate is lowered accordingly.
         beta: Decay of all averages.
-        curvature_window: Number of steps whose smallest and largest squared gradient
-            norms are taken for the range of curvatures.
-        **kwargs: What every Keras optimizer takes: `weight_decay`, `clipnorm`,
+        curvature_window: Number of steps. The smallest and the largest squared norm of the
+            gradients in these steps give the range of curvatures.
+        **kwargs: Arguments of every Keras optimizer: `weight_decay`, `clipnorm`,
             `clipvalue`, `global_clipnorm`, `use_ema`, `ema_momentum`,
             `ema_overwrite_frequency`, `loss_scale_factor`,
             `gradient_accumulation_steps` and `name`.
@@ -99,7 +100,7 @@ class YellowFin(keras.optimizers.Optimizer):
         self._tuned_momentum = self._add_statistic("tuned_momentum")
 
     def _add_statistic(self, name: str, *shape: int) -> keras.Variable:
-        # They come from the summed gradients, so that all replicas agree on them.
+        # All replicas compute the same statistics, because they use the summed gradients.
         return self.add_variable(
             shape, dtype="float32", aggregation="only_first_replica", name=name
         )
@@ -107,20 +108,20 @@ class YellowFin(keras.optimizers.Optimizer):
     def _backend_update_step(
         self, grads: list[Tensor], trainable_variables: list[Any], learning_rate: Tensor
     ) -> None:
-        # The one place that sees all gradients, after clipping and accumulation.
+        # The only method that gets all gradients after clipping and accumulation.
         pairs = list(zip(grads, trainable_variables, strict=True))
-        self._tune(self._all_reduce_sum_gradients(pairs))
+        self._tune(private.sum_over_replicas(self, pairs))
         super()._backend_update_step(grads, trainable_variables, learning_rate)
 
     def _tune(self, pairs: list[tuple[Tensor, Any]]) -> None:
-        """Measures the gradients and sets the rate and the momentum of this step."""
+        """Updates the estimates and sets the rate and the momentum of this step."""
         gradients = [tf.cast(tf.convert_to_tensor(g), tf.float32) for g, _ in pairs]
         squared_norm = tf.add_n([tf.reduce_sum(tf.square(g)) for g in gradients])
         is_measured = squared_norm > 0
         gain = tf.where(is_measured, tf.constant(1 - self.beta), 0.0)
         position = tf.cast(self._count, tf.int32) % self.curvature_window
         count = self._count + tf.cast(is_measured, tf.float32)
-        # By how much averages that started at 0 are too small by now.
+        # The factor by which averages that started at 0 are still too small.
         bias = -tf.math.expm1(tf.maximum(count, 1.0) * math.log(self.beta))
         self.assign(self._gain, gain)
         self.assign(self._count, count)
@@ -134,7 +135,7 @@ class YellowFin(keras.optimizers.Optimizer):
         window = tf.where((slots == position) & is_measured, squared_norm, self._window)
         self.assign(self._window, window)
         is_filled = tf.cast(slots, tf.float32) < tf.maximum(count, 1.0)
-        # Only a window without any measurement has a 0 in it, and that gets no gain.
+        # Only a window without any measurement contains a 0; its gain is 0 too.
         log_h = tf.math.log(tf.maximum(window, _TINY))
         least = tf.reduce_min(tf.where(is_filled, log_h, log_h.dtype.max))
         largest = tf.reduce_max(tf.where(is_filled, log_h, log_h.dtype.min))
@@ -147,12 +148,12 @@ class YellowFin(keras.optimizers.Optimizer):
         distance = average(self._distance, ratio)
         variance = squared_norm
         for gradient, (_, variable) in zip(gradients, pairs, strict=True):
-            old = self._gradient_averages[self._get_variable_index(variable)]
+            old = self._gradient_averages[private.index_of(self, variable)]
             old = tf.cast(old, tf.float32)
             mean = (old + gain * (gradient - old)) / bias
             variance -= tf.reduce_sum(tf.square(mean))
 
-        # All in terms of 1 - sqrt(momentum), which the rate needs to be exact.
+        # Computed in terms of 1 - sqrt(momentum), so that the rate loses no digits.
         rest = _minimize(distance * h_min, tf.maximum(variance, 0.0))
         rest = tf.minimum(rest, 2 / (1 + tf.sqrt(h_max / h_min)))
         rest = tf.minimum(rest, 1 - math.sqrt(self.momentum))
@@ -164,7 +165,7 @@ class YellowFin(keras.optimizers.Optimizer):
         self, gradient: Tensor, variable: Any, learning_rate: Tensor
     ) -> None:
         dtype = variable.dtype
-        index = self._get_variable_index(variable)
+        index = private.index_of(self, variable)
         gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)
         average = self._gradient_averages[index]
         self.assign_add(average, tf.cast(self._gain, dtype) * (gradient - average))
@@ -185,10 +186,10 @@ class YellowFin(keras.optimizers.Optimizer):
 def _minimize(scaled_distance: Tensor, variance: Tensor) -> Tensor:
     """Returns the `y = 1 - sqrt(momentum)` that minimizes `(1-y)^2 D^2 + y^4 C / h^2`.
 
-    It is the only real root of `y^3 + p y - p` with `p = (D h)^2 / 2C`, in the
-    hyperbolic form of Vieta's solution, in which nothing cancels.
+    It is the only real root of `y^3 + p y - p` with `p = (D h)^2 / 2C`. The hyperbolic form
+    of Vieta's solution computes it without cancellation.
     """
     s = scaled_distance / tf.sqrt(6 * tf.maximum(variance, _TINY))
-    # Outside of these limits y is 0 or 1 to all digits of float32.
+    # Outside of these limits y is 0 or 1 within the precision of float32.
     s = tf.clip_by_value(s, 1e-12, 1e6)
     return 2 * s * tf.sinh(tf.asinh(1.5 / s) / 3)

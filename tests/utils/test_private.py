@@ -1,0 +1,424 @@
+"""The private names of Keras, TensorFlow and TFP do what the library needs of them.
+
+When a new release breaks one of these tests, `tfvn/utils/private.py` is the file to mend.
+"""
+
+import ast
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_probability import distributions as tfd
+
+import tfvn
+from tfvn.utils import private
+
+LIBRARY = pathlib.Path(tfvn.__file__).parent
+FOREIGN = ("keras.src", "tensorflow.python")
+
+
+def functional():
+    inputs = keras.Input((3,), name="x")
+    return keras.Model({"x": inputs}, {"y": keras.layers.Dense(2, name="y")(inputs)})
+
+
+class TestOneModule:
+    """Nothing else in the library uses a private name."""
+
+    def trees(self):
+        for path in LIBRARY.rglob("*.py"):
+            if path.name != "private.py":
+                yield path.relative_to(LIBRARY), ast.parse(path.read_text())
+
+    def test_imports(self):
+        found = [
+            f"{path}:{node.lineno}"
+            for path, tree in self.trees()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in [getattr(node, "module", None), *[a.name for a in node.names]]
+            if name and name.startswith(FOREIGN)
+        ]
+        assert not found, f"move these imports to tfvn/utils/private.py: {found}"
+
+    def test_members(self):
+        trees = list(self.trees())
+        ours = {name for _, tree in trees for name in _defined(tree)}
+        found = sorted(
+            f"{path}:{node.lineno} {node.attr}"
+            for path, tree in trees
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and _is_private(node.attr)
+            if node.attr not in ours
+        )
+        assert not found, f"move these members to tfvn/utils/private.py: {found}"
+
+
+def _is_private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _defined(tree):
+    """Yields the names that a file defines: functions, classes and own attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and getattr(node.value, "id", None) in ("self", "cls")
+        ):
+            yield node.attr
+    # Of named tuples.
+    yield from ("_replace", "_asdict", "_fields")
+
+
+class TestModels:
+    def test_functional_class(self):
+        model = functional()
+        assert type(model) is private.Functional
+        assert issubclass(private.Functional, keras.Model)
+        assert issubclass(private.Functional, keras.Function)
+
+    def test_flatten_layers(self):
+        inside = keras.layers.Dense(1)
+        wrapper = keras.layers.TimeDistributed(inside)
+        model = keras.Sequential([keras.Input((2, 3)), wrapper, wrapper])
+        layers = private.flatten_layers(model)
+        for layer in (model, wrapper, inside):
+            assert sum(layer is found for found in layers) == 1
+
+    def test_graph_of_sequential(self):
+        layer = keras.layers.Dense(1)
+        model = keras.Sequential([layer])
+        assert private.graph_of_sequential(model) is None
+        model.build((None, 3))
+        graph = private.graph_of_sequential(model)
+        assert isinstance(graph, private.Functional)
+        assert graph.outputs[0] is model.outputs[0]
+
+    def test_structures_of_a_functional_model(self):
+        # Public names, of which Keras's documentation says little.
+        model = functional()
+        assert list(model.input) == ["x"]
+        assert list(model.output) == ["y"]
+
+    def test_history(self):
+        dense = keras.layers.Dense(2)
+        first, second = keras.Input((3,)), keras.Input((3,))
+        dense(first)
+        assert private.history(dense(second)) == (dense, 0)
+        outputs = keras.layers.LSTM(2, return_state=True)(keras.Input((4, 3)))
+        assert [private.history(output)[1] for output in outputs] == [0, 1, 2]
+
+    def test_nodes(self):
+        inputs = keras.Input((3,))
+        dense = keras.layers.Dense(3)
+        middle = dense(inputs)
+        model = keras.Model(inputs, dense(middle))
+        first, *calls = private.nodes(model)
+        assert first.is_input
+        assert [node.operation for node in calls] == [dense, dense]
+        assert [node.input_tensors[0] for node in calls] == [inputs, middle]
+        assert calls[0].outputs[0] is middle
+        args, kwargs = calls[0].arguments.fill_in({id(inputs): "value"})
+        assert args == ("value",)
+        assert kwargs == {}
+
+    def test_standardize_inputs(self):
+        (values,) = private.standardize_inputs(functional(), {"x": np.ones((2, 3))})
+        assert values.dtype == tf.float32
+        with pytest.raises(ValueError, match="shape"):
+            private.standardize_inputs(functional(), {"x": np.ones((2, 3, 4))})
+
+    def test_current_call(self):
+        seen = []
+
+        class Inner(keras.Layer):
+            def call(self, inputs, training=None):
+                seen.append(private.current_call())
+                return inputs
+
+        class Outer(keras.Layer):
+            def __init__(self):
+                super().__init__()
+                self.inner = Inner()
+
+            def call(self, inputs, training=None):
+                return self.inner(self.inner(inputs))
+
+        outer = Outer()
+        outer(np.ones(2), training=True)
+        assert private.current_call() is None
+        first, second = seen[-2:]
+        assert first is second
+        assert first.entry_layer is outer
+        assert first.get_value("training") is True
+
+    def test_losses(self):
+        layer = keras.layers.ActivityRegularization(l1=1.0)
+        model = keras.Sequential([keras.Input((2,)), layer])
+        model(np.ones((1, 2)))
+        assert [float(loss) for loss in private.own_losses(layer)] == [2.0]
+        private.clear_losses(model)
+        assert private.own_losses(layer) == model.losses == []
+
+    def test_masks(self):
+        tensor, mask = tf.ones((1, 2)), tf.constant([[True, False]])
+        assert private.get_keras_mask(tensor) is None
+        private.set_keras_mask(tensor, mask)
+        assert private.get_keras_mask(tensor) is mask
+        # A layer takes it from there.
+        made = keras.layers.Embedding(3, 2, mask_zero=True)(np.array([[1, 0]]))
+        assert private.get_keras_mask(made).numpy().tolist() == [[True, False]]
+
+    def test_base_classes(self):
+        cells = [
+            keras.layers.LSTM(1).cell,
+            keras.layers.GRUCell(1),
+            keras.layers.SimpleRNNCell(1),
+            keras.layers.ConvLSTM2D(1, 1).cell,
+        ]
+        assert all(isinstance(cell, private.DropoutRNNCell) for cell in cells)
+        assert isinstance(keras.layers.RandomFlip(), private.DataLayer)
+        assert not isinstance(keras.layers.Dropout(0.1), private.DataLayer)
+
+    def test_masks_of_cells(self):
+        # `HoldsDraws` keeps these two, under Keras's names.
+        cell = keras.layers.LSTMCell(1, dropout=0.5, recurrent_dropout=0.5)
+        cell.get_dropout_mask(tf.ones((1, 2)))
+        cell.get_recurrent_dropout_mask(tf.ones((1, 1)))
+        assert cell._dropout_mask is not None
+        assert cell._recurrent_dropout_mask is not None
+
+    def test_own_kernel(self):
+        layer = keras.layers.Dense(2)
+        layer.build((None, 3))
+        kernel = layer.kernel
+        layer.enable_lora(1)
+        assert private.own_kernel(layer) is kernel
+        conv = keras.layers.Conv2D(1, 1)
+        conv.build((None, 3, 3, 1))
+        assert private.own_kernel(conv) is conv.kernel
+
+    def test_lstm_step(self):
+        cell = keras.layers.LSTMCell(2)
+        inputs, state, carry = (keras.random.normal((3, 2)) for _ in range(3))
+        _, (expected, expected_carry) = cell(inputs, [state, carry])
+        gates = keras.ops.split(inputs @ cell.kernel + cell.bias, 4, axis=1)
+        new, output = private.lstm_step(cell, gates, [state] * 4, carry)
+        np.testing.assert_allclose(new, expected_carry, rtol=1e-5)
+        np.testing.assert_allclose(output * tf.tanh(new), expected, rtol=1e-5)
+
+
+class TestVariables:
+    def test_tracking(self):
+        layer, variable = keras.Layer(), keras.Variable(1.0)
+        private.track_variable(layer, variable)
+        assert layer.trainable_variables == [variable]
+        layer.trainable = False
+        assert layer.trainable_variables == []
+        assert private.own_trainable_variables(layer) == [variable]
+        private.untrack(layer, variable)
+        assert layer.weights == []
+
+    def test_set_tf_variable(self):
+        holder, variable = keras.Variable(1.0), tf.Variable(2.0)
+        private.set_tf_variable(holder, variable)
+        holder.assign(3.0)
+        assert float(variable) == 3.0
+
+    def test_seed_generators(self):
+        layer = keras.layers.Dropout(0.5)
+        assert private.seed_generators(layer) == [layer.seed_generator]
+        assert private.seed_generators(keras.layers.Dense(1)) == []
+
+    def test_full_precision(self):
+        seen = []
+
+        class Layer(keras.Layer):
+            def build(self, shape):
+                self.scale = self.add_weight()
+
+            def call(self, inputs):
+                seen.append(self.scale.value.dtype)
+                with private.full_precision():
+                    seen.append(self.scale.value.dtype)
+                return inputs
+
+        Layer(dtype="mixed_float16")(np.ones(2))
+        assert seen == [tf.float16, tf.float32]
+
+    def test_sharing(self, tmp_path):
+        seen, shared = [], object()
+
+        class Layer(keras.Layer):
+            def get_config(self):
+                seen.append(private.is_saving())
+                return super().get_config()
+
+            @classmethod
+            def from_config(cls, config):
+                seen.append(private.get_shared_object(7))
+                private.record_object_after_deserialization(shared, 7)
+                return cls(**config)
+
+        layers = [keras.Input((2,)), Layer(), Layer()]
+        layers[-1].get_config()
+        keras.Sequential(layers).save(tmp_path / "model.keras")
+        assert seen == [False, True, True]
+        custom = {"Layer": Layer}
+        keras.saving.load_model(tmp_path / "model.keras", custom_objects=custom)
+        assert seen[3:] == [None, shared]
+        assert private.get_shared_object(7) is None
+
+    def test_set_parameters(self):
+        class Wide(tfd.Normal):
+            def __init__(self, width):
+                super().__init__(0.0, width)
+                private.set_parameters(self, {"width": width})
+
+        assert float(Wide(2.0).copy(width=5.0).stddev()) == 5.0
+
+
+class TestTraining:
+    def compiled(self, **options):
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", run_eagerly=True, **options)
+        return model
+
+    def test_compiled_loss(self):
+        model = self.compiled()
+        assert private.compiled_loss(model) is None
+        model.compile("sgd", "mse")
+        x = tf.ones((2, 1))
+        assert float(private.compiled_loss(model)(x, 3.0 * x, None)) == 4.0
+
+    def test_mapped_loss(self):
+        model = self.compiled(loss=["mse"], loss_weights=[2.0])
+        mapped = private.mapped_loss(
+            private.compiled_loss(model), lambda name: {"mse": "mae"}[name]
+        )
+        x = tf.ones((2, 1))
+        assert float(mapped(x, 4.0 * x, None)) == 6.0
+
+    def test_get_loss(self):
+        labels, outputs = tf.constant([[0], [1]]), tf.ones((2, 3))
+        loss = private.get_loss("crossentropy", labels, outputs)
+        assert loss.fn is keras.losses.sparse_categorical_crossentropy
+        assert private.get_loss("mse", outputs, outputs).reduction
+
+    def test_loss_arguments(self):
+        loss = keras.losses.SparseCategoricalCrossentropy(axis=1)
+        assert private.loss_arguments(loss)["axis"] == 1
+
+    def test_compile_config(self):
+        model = self.compiled()
+        first = private.compile_config(model)
+        assert first is private.compile_config(model) is not None
+        model.compile("sgd")
+        assert private.compile_config(model) is not first
+
+    def test_step_function(self):
+        model, data = self.compiled(), tf.data.Dataset.range(3)
+        model.compile("sgd", steps_per_execution=2)
+        function = private.step_function(model, lambda batch: {"seen": batch})
+        assert int(function(iter(data))["seen"]) == 1
+
+    def test_initial_epoch(self):
+        epochs = []
+
+        class Start(keras.callbacks.Callback):
+            def on_train_begin(self, logs=None):
+                private.set_initial_epoch(self.model, 3)
+
+            def on_epoch_begin(self, epoch, logs=None):
+                epochs.append(epoch)
+
+        model, x = self.compiled(loss="mse"), np.ones((1, 1))
+        model.fit(x, x, epochs=5, verbose=0, callbacks=[Start()])
+        assert epochs == [3, 4]
+
+    def test_optimized_variables(self):
+        optimizer, variable = keras.optimizers.Adam(), keras.Variable(1.0)
+        optimizer.build([variable])
+        assert private.optimized_variables(optimizer) == [variable]
+
+    def test_steps_of_optimizers(self):
+        seen = []
+
+        class Steps(keras.optimizers.SGD):
+            # `YellowFin` overrides it.
+            def _backend_update_step(self, grads, trainable_variables, learning_rate):
+                pairs = list(zip(grads, trainable_variables, strict=True))
+                (pair,) = private.sum_over_replicas(self, pairs)
+                seen.append((float(pair[0]), private.index_of(self, pair[1])))
+
+        variable = keras.Variable(1.0)
+        Steps().apply([tf.constant(2.0)], [variable])
+        assert seen == [(2.0, 0)]
+
+    def test_checkpoint_counts(self, tmp_path):
+        path = str(tmp_path / "model.keras")
+        checkpoint = keras.callbacks.ModelCheckpoint(path, save_freq=9)
+        model, x = self.compiled(loss="mse"), np.ones((2, 1))
+        before = [getattr(checkpoint, name) for name in private.CHECKPOINT_COUNTS]
+        model.fit(x, x, batch_size=1, verbose=0, callbacks=[checkpoint])
+        after = [getattr(checkpoint, name) for name in private.CHECKPOINT_COUNTS]
+        assert (before, after) == ([0, None], [2, 1])
+
+    def test_metrics_in_order(self):
+        # `tfvn.Model` overrides it.
+        class Model(keras.Sequential):
+            def _flatten_metrics_in_order(self, logs):
+                return "ours"
+
+        model, x = Model([keras.Input((1,)), keras.layers.Dense(1)]), np.ones((1, 1))
+        model.compile("sgd", "mse", run_eagerly=True)
+        assert model.evaluate(x, x, verbose=0) == "ours"
+
+
+class TestData:
+    def test_batches_of(self):
+        seen = []
+
+        class Batches(keras.utils.PyDataset):
+            def __len__(self):
+                return 3
+
+            def __getitem__(self, index):
+                return np.array([index])
+
+            def on_epoch_end(self):
+                seen.append("end")
+
+        batches = list(private.batches_of(Batches(workers=2)))
+        assert [int(keras.tree.flatten(batch)[0][0]) for batch in batches] == [0, 1, 2]
+        assert seen
+
+    def test_inputs_of_dataset(self):
+        data = tf.data.Dataset.range(3)
+        assert private.inputs_of_dataset(data.batch(2)) == [data]
+        assert private.inputs_of_dataset(data) == []
+
+    def test_loops(self):
+        found = []
+
+        @tf.function(autograph=False)
+        def count():
+            found.append(private.loops())
+
+            def body(step, seen):
+                (loop,) = private.loops()
+                return step - 2, seen.write(seen.size(), private.step_of(loop))
+
+            seen = tf.TensorArray(tf.int32, 0, dynamic_size=True)
+            _, seen = tf.while_loop(lambda step, _: step > 4, body, (10, seen))
+            return seen.stack()
+
+        assert count().numpy().tolist() == [0, 1, 2]
+        assert found == [[]]

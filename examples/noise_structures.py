@@ -26,7 +26,7 @@ with quiet_tensorflow():
     import keras
 
     import tfvn
-    from tfvn import sampling
+    from tfvn import passes
 
 NUM_SAMPLES = 20
 WORDS, LENGTH = 5_000, 100
@@ -115,7 +115,7 @@ def scores(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, float]
 
 def draw(model: keras.Model, x: np.ndarray) -> np.ndarray:
     """Returns the average of predictions with noise."""
-    with sampling.drawing():
+    with passes.changed(draws_noise=True):
         noisy = keras.models.clone_model(model)
         noisy.set_weights(model.get_weights())
         return np.mean(

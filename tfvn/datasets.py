@@ -8,6 +8,8 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
+from tfvn.utils.validation import check_choice, check_count
+
 Pair = tuple[np.ndarray, np.ndarray]
 
 __all__ = ["Dataset", "load"]
@@ -76,23 +78,13 @@ def load(
 
 
 def _check_arguments(name: str, split: str | None, num_words: int | None) -> None:
-    if name not in _LOADERS:
-        raise ValueError(
-            f"`name` must be one of {', '.join(map(repr, _LOADERS))}. "
-            f"Received: name={name!r}"
-        )
-    if split not in (None, *_SPLITS):
-        raise ValueError(
-            f"`split` must be 'train', 'test' or None. Received: split={split!r}"
-        )
+    check_choice("name", name, _LOADERS)
+    check_choice("split", split, (None, *_SPLITS))
+    check_count("num_words", num_words, or_none=True)
     if num_words is not None and name != "imdb":
         raise ValueError(
             "`num_words` applies to 'imdb' only. "
             f"Received: name={name!r}, num_words={num_words!r}"
-        )
-    if num_words is not None and num_words < 1:
-        raise ValueError(
-            f"`num_words` must be a positive integer. Received: num_words={num_words!r}"
         )
 
 

@@ -21,7 +21,7 @@ from tfvn.distributions import (
     ZeroMeanNormal,
     ZeroMeanUniform,
 )
-from tfvn.distributions.sums import (
+from tfvn.distributions.sums_over_weights import (
     quick_sum_of_squares,
     sum_of_logs,
     sum_of_squares,

@@ -12,7 +12,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from tfvn.registry import Registry
+from tfvn.utils.registry import Registry
+from tfvn.utils.validation import check_number
 
 Tensor = Any
 
@@ -98,7 +99,8 @@ class _LocationScale(Likelihood):
     scale: float | None
 
     def __post_init__(self) -> None:
-        _check_scale(self.scale)
+        remark = ", where `None` is to read it from the outputs"
+        check_number("scale", self.scale, above=0, or_none=True, remark=remark)
 
     @property
     def parameters(self) -> int:
@@ -201,11 +203,8 @@ class StudentT(_LocationScale):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 2 < self.df < math.inf:
-            raise ValueError(
-                "Argument `df` must be a finite number above 2, so that the standard "
-                f"deviation is finite. Received: df={self.df!r}"
-            )
+        remark = ", so that the standard deviation is finite"
+        check_number("df", self.df, above=2, remark=remark)
 
     def law(self, location: Tensor, scale: Tensor) -> tfd.Distribution:
         return tfd.StudentT(tf.constant(self.df, location.dtype), location, scale)
@@ -347,14 +346,6 @@ def likelihood_of(part: Any) -> Likelihood | None:
     """Returns the likelihood of a loss or a layer, or `None`."""
     likelihood = getattr(part, "likelihood", None)
     return likelihood if isinstance(likelihood, Likelihood) else None
-
-
-def _check_scale(scale: Any) -> None:
-    if scale is not None and not 0 < scale < math.inf:
-        raise ValueError(
-            "Argument `scale` must be a positive standard deviation, or `None` to "
-            f"read it from the outputs. Received: scale={scale!r}"
-        )
 
 
 __all__ = [

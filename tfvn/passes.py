@@ -115,9 +115,13 @@ def changed(**fields: Any) -> contextlib.AbstractContextManager[Pass]:
 
     Example:
 
-    >>> from tfvn import passes
-    >>> with passes.changed(kl_gradient="path"), passes.changed(draws_noise=True):
-    ...     passes.current().kl_gradient
-    'path'
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.MultiplicativeNoise()
+    >>> with tfvn.passes.changed(draws_noise=True):
+    ...     bool((layer(np.ones((50, 4))).numpy() == 1.0).all())
+    False
+    >>> bool((layer(np.ones((50, 4))).numpy() == 1.0).all())
+    True
     """
     return entered(dataclasses.replace(current(), **fields))

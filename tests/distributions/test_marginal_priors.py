@@ -223,7 +223,9 @@ class TestMarginalPrior:
 class TestErrors:
     @pytest.mark.parametrize("scale", [0.0, -1.0, None])
     def test_scale(self, scale):
-        with pytest.raises(ValueError, match=r"`scale` must be a positive number"):
+        with pytest.raises(
+            ValueError, match=r"`scale` must be a finite number greater than 0"
+        ):
             marginal_prior("rayleigh", scale)
 
     def test_always_zero(self):

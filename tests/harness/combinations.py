@@ -57,7 +57,7 @@ def table_factors():
         "posterior": posterior_labels(),
         "estimator": list(support.ESTIMATORS),
         "prior": list(support.PRIORS),
-        "kl_method": list(tfvn.layers.random_weight.KL_METHODS),
+        "kl_method": list(tfvn.layers.weighted_kl.KL_METHODS),
         "bias": ["none", "plain", "mean_field"],
     }
 

@@ -56,7 +56,7 @@ def make_model(prior, optimizer=None, **kwargs):
 
 def second_moments(model):
     """The optimum of a Normal prior is the root of the mean of these."""
-    layers = [tfvn.layers.inside.stochastic_layers(layer)[0] for layer in model.layers]
+    layers = [tfvn.layers.base.stochastic_layers(layer)[0] for layer in model.layers]
     return np.concatenate(
         [
             np.ravel(p.mean().numpy() ** 2 + p.variance().numpy())

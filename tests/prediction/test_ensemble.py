@@ -14,7 +14,7 @@ from models import CLASSES, FEATURES, MODELS, X, sequential
 from scipy import stats
 
 import tfvn
-from tfvn import sampling
+from tfvn import passes
 from tfvn.prediction import noise
 from tfvn.prediction.ensemble import MEAN_WEIGHTS
 from tfvn.prediction.sampler import sampler_of
@@ -29,7 +29,7 @@ def by_looping(model, x, count):
 
     @tf.function(autograph=False)
     def loop(x):
-        with sampling.drawing():
+        with passes.changed(draws_noise=True):
             return tf.map_fn(
                 lambda _: model(x, training=False),
                 tf.range(count),

@@ -8,7 +8,7 @@ import models
 import numpy as np
 from keras import layers
 
-from tfvn import passes, random, sampling
+from tfvn import passes, random
 from tfvn.prediction import noise
 
 
@@ -28,7 +28,7 @@ def test_layers_inside_of_an_unknown_one_are_not_in_training():
     block = Block()
     model = keras.Model(inputs, block(inputs))
     noise.prepare(model)
-    with sampling.drawing():
+    with passes.changed(draws_noise=True):
         model(models.X, training=False)
     np.testing.assert_array_equal(block.norm.moving_mean, np.zeros(models.FEATURES))
 

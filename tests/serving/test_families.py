@@ -8,7 +8,7 @@ import ztests
 from loader import LoadedModel
 
 import tfvn
-from tfvn.layers.inside import stochastic_layers
+from tfvn.layers.base import stochastic_layers
 
 NUM_SAMPLES = 20
 ROWS = 60

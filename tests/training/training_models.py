@@ -53,11 +53,11 @@ MODES = {
 
 def still(model):
     """Takes the noise out of a model, so that losses are exact."""
-    for layer in tfvn.layers.inside.stochastic_layers(model):
+    for layer in tfvn.layers.base.stochastic_layers(model):
         layer.estimator = tfvn.estimators.get("mean")
     return model
 
 
 def kl_of(model):
-    layers = tfvn.layers.inside.stochastic_layers(model)
+    layers = tfvn.layers.base.stochastic_layers(model)
     return sum(float(layer.kl_divergence()) for layer in layers)

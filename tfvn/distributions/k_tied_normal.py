@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from tfvn.distributions.serialization import register, remember
-from tfvn.distributions.sums import sum_of_logs_of_products
+from tfvn.distributions.sums_over_weights import sum_of_logs_of_products
 from tfvn.kernel import KernelSpec
 
 

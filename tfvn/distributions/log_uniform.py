@@ -7,6 +7,7 @@ from tensorflow_probability import distributions as tfd
 
 from tfvn.distributions.scalar import Scalar
 from tfvn.distributions.serialization import register
+from tfvn.utils.validation import check_choice
 
 KL_FORMS = ("exact", "molchanov")
 
@@ -59,11 +60,7 @@ class LogUniform(Scalar, tfd.Distribution):
         name: str = "LogUniform",
     ):
         parameters = dict(locals())
-        if kl not in KL_FORMS:
-            raise ValueError(
-                f"Argument `kl` must be one of {list(KL_FORMS)}. Received: kl={kl!r}"
-            )
-        self.kl = kl
+        self.kl = check_choice("kl", kl, KL_FORMS)
         super().__init__(
             dtype=tf.as_dtype(dtype),
             reparameterization_type=tfd.NOT_REPARAMETERIZED,

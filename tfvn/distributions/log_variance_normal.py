@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from tfvn.distributions.serialization import register, remember
-from tfvn.distributions.sums import Exponentials, sums_of_exponentials
+from tfvn.distributions.sums_over_weights import Exponentials, sums_of_exponentials
 
 # The smallest standard deviation: ratios to it stay finite in float32.
 _SMALLEST_SCALE = 1e-12

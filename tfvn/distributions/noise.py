@@ -20,7 +20,7 @@ from tfvn.distributions.rayleigh import Rayleigh
 from tfvn.distributions.scale_mixture import ScaleMixture, is_density
 from tfvn.distributions.serialization import deserialize, is_config
 from tfvn.distributions.spike_and_slab import SpikeAndSlab
-from tfvn.validation import as_number
+from tfvn.utils.validation import check_number
 
 Tensor = Any
 Builder = Callable[..., tfd.Distribution]
@@ -52,21 +52,13 @@ def register_noise(alias: str) -> Callable[[Builder], Builder]:
 
 @register_noise("bernoulli")
 def _bernoulli(keep_probability: float = 0.8) -> tfd.Distribution:
-    if not 0 <= keep_probability <= 1:
-        raise ValueError(
-            "Argument `keep_probability` must be between 0 and 1. "
-            f"Received: keep_probability={keep_probability!r}"
-        )
-    return tfd.Bernoulli(probs=float(keep_probability))
+    probability = check_number("keep_probability", keep_probability, least=0, most=1)
+    return tfd.Bernoulli(probs=float(probability))
 
 
 @register_noise("gaussian")
 def _gaussian(mean: float = 1.0, stddev: float = 0.5) -> tfd.Distribution:
-    if not 0 <= stddev < math.inf:
-        raise ValueError(
-            "Argument `stddev` must be a finite number that is not negative. "
-            f"Received: stddev={stddev!r}"
-        )
+    stddev = check_number("stddev", stddev, least=0)
     return tfd.Normal(float(mean), float(stddev))
 
 
@@ -285,9 +277,4 @@ def inverse_square_moments(law: tfd.Distribution) -> tuple[float, float]:
 
 
 def _positive(name: str, value: Any) -> float:
-    number = as_number(value)
-    if number is None or not 0 < number < math.inf:
-        raise ValueError(
-            f"Argument `{name}` must be a positive number. Received: {name}={value!r}"
-        )
-    return float(number)
+    return float(check_number(name, value, above=0))

@@ -7,7 +7,7 @@ from tensorflow_probability import distributions as tfd
 
 from tfvn.distributions import trainable
 from tfvn.distributions.serialization import register, remember
-from tfvn.validation import as_number
+from tfvn.utils.validation import as_number
 
 
 @register

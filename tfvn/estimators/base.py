@@ -3,11 +3,12 @@
 import abc
 from typing import Any, NamedTuple
 
-from tfvn import random, support
-from tfvn.held_weights import FlippedWeights, HeldWeights
+from tfvn import support
+from tfvn.estimators.sequence_weights import FlippedWeights, HeldWeights
 from tfvn.kernel import LinearOp
 from tfvn.posteriors.base import Posterior
-from tfvn.registry import Registry
+from tfvn.random import SeedGenerator
+from tfvn.utils.registry import Registry
 
 Tensor = Any
 Held = HeldWeights | FlippedWeights
@@ -61,9 +62,7 @@ class Estimator(abc.ABC):
     draws_noise: bool = True
 
     @abc.abstractmethod
-    def __call__(
-        self, terms: list[Term], seed_generator: random.SeedGenerator
-    ) -> Estimate:
+    def __call__(self, terms: list[Term], seed_generator: SeedGenerator) -> Estimate:
         """Returns one draw of the output."""
 
     def hold(
@@ -71,7 +70,7 @@ class Estimator(abc.ABC):
         posteriors: dict[str, Posterior],
         batch_size: Tensor,
         dtype: Any,
-        seed_generator: random.SeedGenerator,
+        seed_generator: SeedGenerator,
     ) -> Held:
         """Draws the weights of a cell for a whole sequence.
 
@@ -101,7 +100,7 @@ class Estimator(abc.ABC):
         return None
 
     def redraw(
-        self, prepared: Any, copies: int, seed_generator: random.SeedGenerator
+        self, prepared: Any, copies: int, seed_generator: SeedGenerator
     ) -> Tensor:
         """Returns `copies` draws of each example, one after the other."""
         raise NotImplementedError(

@@ -6,9 +6,10 @@ import tensorflow as tf
 
 from tfvn import random
 from tfvn.estimators.base import Estimate, Estimator, Held, Term, register
-from tfvn.estimators.sums import around_the_mean, delta_of, sum_of
-from tfvn.held_weights import FlippedWeights
+from tfvn.estimators.sequence_weights import FlippedWeights
+from tfvn.estimators.terms import around_the_mean, delta_of, sum_of
 from tfvn.posteriors.base import Posterior
+from tfvn.random import SeedGenerator
 
 Tensor = Any
 
@@ -29,9 +30,7 @@ class Flipout(Estimator):
     - [Wen et al., 2018](https://arxiv.org/abs/1803.04386), section 3
     """
 
-    def __call__(
-        self, terms: list[Term], seed_generator: random.SeedGenerator
-    ) -> Estimate:
+    def __call__(self, terms: list[Term], seed_generator: SeedGenerator) -> Estimate:
         perturbation = sum_of(_flipped(term, seed_generator) for term in terms)
         axes = terms[0].linear_op.output_axes
         noise = perturbation * _signs(perturbation, axes, seed_generator)
@@ -42,7 +41,7 @@ class Flipout(Estimator):
         posteriors: dict[str, Posterior],
         batch_size: Tensor,
         dtype: Any,
-        seed_generator: random.SeedGenerator,
+        seed_generator: SeedGenerator,
     ) -> Held:
         def signs(size: int) -> Tensor:
             shape = tf.stack([batch_size, size])
@@ -61,7 +60,7 @@ class Flipout(Estimator):
         )
 
 
-def _flipped(term: Term, seed_generator: random.SeedGenerator) -> Tensor:
+def _flipped(term: Term, seed_generator: SeedGenerator) -> Tensor:
     inputs = term.inputs
     delta = delta_of(term.posterior, seed_generator)
     if term.linear_op.input_axes:
@@ -71,7 +70,7 @@ def _flipped(term: Term, seed_generator: random.SeedGenerator) -> Tensor:
 
 
 def _signs(
-    tensor: Tensor, axes: tuple[int, ...], seed_generator: random.SeedGenerator
+    tensor: Tensor, axes: tuple[int, ...], seed_generator: SeedGenerator
 ) -> Tensor:
     """Random signs per example along `axes`, held along all others."""
     rank = tensor.shape.rank

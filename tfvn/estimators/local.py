@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from tfvn import random
 from tfvn.estimators.base import Estimate, Estimator, Term, register
-from tfvn.estimators.sums import around_the_mean, means_of, sum_of
+from tfvn.estimators.terms import around_the_mean, means_of, sum_of
+from tfvn.random import SeedGenerator
 
 Tensor = Any
 
@@ -32,9 +33,7 @@ class LocalReparameterization(Estimator):
 
     noise_per_example = True
 
-    def __call__(
-        self, terms: list[Term], seed_generator: random.SeedGenerator
-    ) -> Estimate:
+    def __call__(self, terms: list[Term], seed_generator: SeedGenerator) -> Estimate:
         scale = safe_sqrt(sum_of(_variance(term) for term in terms))
         seed = seed_generator.next(per_example=True)
         noise = random.normal(tf.shape(scale), seed, scale.dtype)
@@ -54,7 +53,7 @@ class LocalReparameterization(Estimator):
         return (sum_of(means) if means else None), scale
 
     def redraw(
-        self, prepared: Any, copies: int, seed_generator: random.SeedGenerator
+        self, prepared: Any, copies: int, seed_generator: SeedGenerator
     ) -> Tensor:
         mean, scale = prepared
         rows, *rest = tf.unstack(tf.shape(scale))

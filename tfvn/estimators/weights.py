@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from tfvn import random
 from tfvn.estimators.base import Estimate, Estimator, Held, Term, register
-from tfvn.estimators.sums import mean_of, sum_of
-from tfvn.held_weights import HeldWeights
+from tfvn.estimators.sequence_weights import HeldWeights
+from tfvn.estimators.terms import mean_of, sum_of
 from tfvn.posteriors.base import Posterior
+from tfvn.random import SeedGenerator
 
 Tensor = Any
 
@@ -22,9 +22,7 @@ class WeightSampling(Estimator):
 
     draws_weights = True
 
-    def __call__(
-        self, terms: list[Term], seed_generator: random.SeedGenerator
-    ) -> Estimate:
+    def __call__(self, terms: list[Term], seed_generator: SeedGenerator) -> Estimate:
         weights = tuple(term.posterior.sample(seed_generator.next()) for term in terms)
         outputs = sum_of(
             term.linear_op(term.inputs, kernel)
@@ -37,7 +35,7 @@ class WeightSampling(Estimator):
         posteriors: dict[str, Posterior],
         batch_size: Tensor,
         dtype: Any,
-        seed_generator: random.SeedGenerator,
+        seed_generator: SeedGenerator,
     ) -> Held:
         drawn = {
             name: posterior.sample(seed_generator.next())
@@ -60,9 +58,7 @@ class MeanWeights(Estimator):
     noise_per_example = True
     draws_noise = False
 
-    def __call__(
-        self, terms: list[Term], seed_generator: random.SeedGenerator
-    ) -> Estimate:
+    def __call__(self, terms: list[Term], seed_generator: SeedGenerator) -> Estimate:
         return Estimate(sum_of(mean_of(term) for term in terms), (None,) * len(terms))
 
     def hold(
@@ -70,7 +66,7 @@ class MeanWeights(Estimator):
         posteriors: dict[str, Posterior],
         batch_size: Tensor,
         dtype: Any,
-        seed_generator: random.SeedGenerator,
+        seed_generator: SeedGenerator,
     ) -> Held:
         means = {name: posterior.mean() for name, posterior in posteriors.items()}
         return HeldWeights(means, dtype, are_drawn=False)

@@ -1,217 +1,31 @@
 # Written by `make stubs`; do not edit.
 from typing import Any
 
+from tfvn.layers.base import RandomWeightsLayer as RandomWeightsLayer
 from tfvn.layers.base import StochasticLayer as StochasticLayer
-from tfvn.layers.conv1d import Conv1D as _Conv1D
-from tfvn.layers.conv2d import Conv2D as _Conv2D
-from tfvn.layers.conv2d_transpose import Conv2DTranspose as _Conv2DTranspose
-from tfvn.layers.conv3d import Conv3D as _Conv3D
-from tfvn.layers.dense import Dense as _Dense
-from tfvn.layers.depthwise_conv2d import DepthwiseConv2D as _DepthwiseConv2D
-from tfvn.layers.einsum_dense import EinsumDense as _EinsumDense
-from tfvn.layers.gru import GRU as _GRU
-from tfvn.layers.gru_cell import GRUCell as _GRUCell
+from tfvn.layers.constructors import Preset as Preset
+from tfvn.layers.convolutional.conv1d import Conv1D as _Conv1D
+from tfvn.layers.convolutional.conv2d import Conv2D as _Conv2D
+from tfvn.layers.convolutional.conv2d_transpose import Conv2DTranspose as _Conv2DTranspose
+from tfvn.layers.convolutional.conv3d import Conv3D as _Conv3D
+from tfvn.layers.convolutional.depthwise_conv2d import DepthwiseConv2D as _DepthwiseConv2D
+from tfvn.layers.core.dense import Dense as _Dense
+from tfvn.layers.core.einsum_dense import EinsumDense as _EinsumDense
+from tfvn.layers.heads import LearnedScale as _LearnedScale
 from tfvn.layers.heads import LikelihoodHead as LikelihoodHead
 from tfvn.layers.heads import NormalHead as NormalHead
-from tfvn.layers.learned_scale import LearnedScale as _LearnedScale
-from tfvn.layers.lstm import LSTM as _LSTM
-from tfvn.layers.lstm_cell import LSTMCell as _LSTMCell
 from tfvn.layers.noise.multiplicative_noise import MultiplicativeNoise as _MultiplicativeNoise
 from tfvn.layers.noise.noisy_conv2d import NoisyConv2D as _NoisyConv2D
 from tfvn.layers.noise.noisy_dense import NoisyDense as _NoisyDense
 from tfvn.layers.noise.noisy_lstm import NoisyLSTM as _NoisyLSTM
 from tfvn.layers.noise.noisy_lstm import NoisyLSTMCell as _NoisyLSTMCell
 from tfvn.layers.noise.noisy_residual import NoisyResidual as _NoisyResidual
-from tfvn.layers.presets import Preset as Preset
-from tfvn.layers.random_weights_layer import RandomWeightsLayer as RandomWeightsLayer
-from tfvn.layers.recurrent_cell import StochasticRNNCell as StochasticRNNCell
-from tfvn.layers.recurrent_layer import StochasticRNN as StochasticRNN
-
-class GRU(_GRU):
-    """A `keras.layers.GRU` whose kernels are distributions.
-
-    The kernel and the recurrent kernel are drawn once for a batch of sequences and held
-    along them, in training and at inference; see `tfvn.layers.GRUCell`. The layer's
-    random weights, their KL and its weight are those of `layer.cell`.
-
-    Args:
-        units: Positive integer, dimensionality of the output.
-        posterior: What is learned about the kernels: `"mean_field"`, `"k_tied"`,
-            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`, of
-            which each kernel gets a copy.
-        prior: What the posteriors are measured against: `"normal"`, `"log_uniform"`,
-            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
-            `tfd.Distribution` that broadcasts to both kernels, or `None` for no KL.
-            `"auto"` is the posterior's own default.
-        estimator: How noise reaches the output: `"weights"` (the default), `"flipout"`
-            or `"mean"`.
-        kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
-        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
-            examples, `1 / number_of_training_examples`.
-        bias_posterior: `None` for a plain bias, or `"mean_field"`.
-        bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise, that of the dropout included.
-        **kwargs: Every other argument of `keras.layers.GRU`. Unless given,
-            `recurrent_initializer` is orthogonal, and in a variance layer the
-            posterior's own.
-
-    Call arguments:
-        As `keras.layers.GRU`.
-
-    Input shape:
-        `(batch_size, timesteps, features)`.
-
-    Output shape:
-        As `keras.layers.GRU`.
-
-    Example:
-
-    >>> import numpy as np
-    >>> import tfvn
-    >>> layer = tfvn.layers.GRU(3, posterior="mean_field", kl_weight=1e-3)
-    >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 3])
-    >>> layer.posterior_distribution("recurrent_kernel").batch_shape
-    TensorShape([3, 9])
-
-    Reference:
-
-    - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
-    """
-    def __init__(
-        self,
-        units: int,
-        activation: Any = 'tanh',
-        recurrent_activation: Any = 'sigmoid',
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        recurrent_initializer: Any = None,
-        bias_initializer: Any = 'zeros',
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
-        dropout: float = 0.0,
-        recurrent_dropout: float = 0.0,
-        seed: int | None = None,
-        return_sequences: bool = False,
-        return_state: bool = False,
-        go_backwards: bool = False,
-        stateful: bool = False,
-        unroll: bool = False,
-        reset_after: bool = True,
-        use_cudnn: bool | str = 'auto',
-        *,
-        posterior: Any = 'mean_field',
-        prior: Any = 'auto',
-        estimator: Any = None,
-        kl_method: str = 'auto',
-        kl_weight: float | None = None,
-        bias_posterior: Any = None,
-        bias_prior: Any = 'auto',
-        trainable: Any = True,
-        dtype: Any = None,
-        autocast: Any = True,
-        name: Any = None,
-        zero_output_for_mask: Any = False,
-        implementation: Any = 2,
-    ) -> None: ...
-
-class LSTM(_LSTM):
-    """A `keras.layers.LSTM` whose kernels are distributions.
-
-    The kernel and the recurrent kernel are drawn once for a batch of sequences and held
-    along them, in training and at inference; see `tfvn.layers.LSTMCell`. The layer's
-    random weights, their KL and its weight are those of `layer.cell`.
-
-    Args:
-        units: Positive integer, dimensionality of the output.
-        posterior: What is learned about the kernels: `"mean_field"`, `"k_tied"`,
-            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`, of
-            which each kernel gets a copy.
-        prior: What the posteriors are measured against: `"normal"`, `"log_uniform"`,
-            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
-            `tfd.Distribution` that broadcasts to both kernels, or `None` for no KL.
-            `"auto"` is the posterior's own default.
-        estimator: How noise reaches the output: `"weights"` (the default), `"flipout"`
-            or `"mean"`.
-        kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
-        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
-            examples, `1 / number_of_training_examples`.
-        bias_posterior: `None` for a plain bias, or `"mean_field"`.
-        bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise, that of the dropout included.
-        **kwargs: Every other argument of `keras.layers.LSTM`. Unless given,
-            `recurrent_initializer` is orthogonal, and in a variance layer the
-            posterior's own.
-
-    Call arguments:
-        As `keras.layers.LSTM`.
-
-    Input shape:
-        `(batch_size, timesteps, features)`.
-
-    Output shape:
-        As `keras.layers.LSTM`.
-
-    Example:
-
-    >>> import numpy as np
-    >>> import tfvn
-    >>> layer = tfvn.layers.LSTM(3, posterior="mean_field", kl_weight=1e-3)
-    >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 3])
-    >>> layer.posterior_distribution("recurrent_kernel").batch_shape
-    TensorShape([3, 12])
-
-    Reference:
-
-    - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
-    """
-    def __init__(
-        self,
-        units: int,
-        activation: Any = 'tanh',
-        recurrent_activation: Any = 'sigmoid',
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        recurrent_initializer: Any = None,
-        bias_initializer: Any = 'zeros',
-        unit_forget_bias: bool = True,
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
-        dropout: float = 0.0,
-        recurrent_dropout: float = 0.0,
-        seed: int | None = None,
-        return_sequences: bool = False,
-        return_state: bool = False,
-        go_backwards: bool = False,
-        stateful: bool = False,
-        unroll: bool = False,
-        use_cudnn: bool | str = 'auto',
-        *,
-        posterior: Any = 'mean_field',
-        prior: Any = 'auto',
-        estimator: Any = None,
-        kl_method: str = 'auto',
-        kl_weight: float | None = None,
-        bias_posterior: Any = None,
-        bias_prior: Any = 'auto',
-        trainable: Any = True,
-        dtype: Any = None,
-        autocast: Any = True,
-        name: Any = None,
-        zero_output_for_mask: Any = False,
-        implementation: Any = 2,
-    ) -> None: ...
+from tfvn.layers.recurrent.base_cell import StochasticRNNCell as StochasticRNNCell
+from tfvn.layers.recurrent.base_layer import StochasticRNN as StochasticRNN
+from tfvn.layers.recurrent.gru import GRU as _GRU
+from tfvn.layers.recurrent.gru_cell import GRUCell as _GRUCell
+from tfvn.layers.recurrent.lstm import LSTM as _LSTM
+from tfvn.layers.recurrent.lstm_cell import LSTMCell as _LSTMCell
 
 class Conv1D(_Conv1D):
     """A `keras.layers.Conv1D` whose kernel is a distribution.
@@ -470,16 +284,25 @@ class Dense(_Dense):
         prior: What the posterior is measured against: `"normal"`, `"log_uniform"`,
             `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
             `tfd.Distribution` that broadcasts to the kernel, or `None` for no KL.
-            `"auto"` is the posterior's own default.
+            `"auto"` is the posterior's own default. A distribution with a
+            `tf.Variable`, a `keras.Variable` or a `tfp.util.TransformedVariable` among
+            its parameters is learned, in the variable group `"prior"`.
         estimator: How noise reaches the output: `"local"`, `"flipout"`, `"weights"`
             or `"mean"`. `None` is the default for the posterior.
-        kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
+        kl_method: `"analytic"`, `"monte_carlo"` (one sample; the one of the forward
+            pass where the estimator draws kernels), or `"auto"`, which is analytic
+            wherever there is a closed form.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
-            examples, `1 / number_of_training_examples`.
+            examples, `1 / number_of_training_examples`. `None` is for a `tfvn.Model`,
+            which finds it; in a stock Keras model it acts as 1, with a warning.
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise.
-        **kwargs: Every other argument of `keras.layers.Dense`.
+        seed: Integer seed of the noise. `None` is a seed that
+            `keras.utils.set_random_seed` determines.
+        **kwargs: Every other argument of `keras.layers.Dense`. Its
+            `kernel_initializer`, `kernel_regularizer` and `kernel_constraint` act on
+            the variable that stands where the kernel would: the means or, in a variance
+            layer, the scales.
 
     Input shape:
         `(batch_size, ..., input_dim)`.
@@ -648,6 +471,99 @@ class EinsumDense(_EinsumDense):
         name: Any = None,
     ) -> None: ...
 
+class GRU(_GRU):
+    """A `keras.layers.GRU` whose kernels are distributions.
+
+    The kernel and the recurrent kernel are drawn once for a batch of sequences and held
+    along them, in training and at inference; see `tfvn.layers.GRUCell`. The layer's
+    random weights, their KL and its weight are those of `layer.cell`.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        posterior: What is learned about the kernels: `"mean_field"`, `"k_tied"`,
+            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`, of
+            which each kernel gets a copy.
+        prior: What the posteriors are measured against: `"normal"`, `"log_uniform"`,
+            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
+            `tfd.Distribution` that broadcasts to both kernels, or `None` for no KL.
+            `"auto"` is the posterior's own default.
+        estimator: How noise reaches the output: `"weights"` (the default), `"flipout"`
+            or `"mean"`.
+        kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        bias_posterior: `None` for a plain bias, or `"mean_field"`.
+        bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
+        seed: Integer seed of the noise, that of the dropout included.
+        **kwargs: Every other argument of `keras.layers.GRU`. Unless given,
+            `recurrent_initializer` is orthogonal, and in a variance layer the
+            posterior's own.
+
+    Call arguments:
+        As `keras.layers.GRU`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.GRU`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.layers.GRU(3, posterior="mean_field", kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 3])
+    >>> layer.posterior_distribution("recurrent_kernel").batch_shape
+    TensorShape([3, 9])
+
+    Reference:
+
+    - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
+    """
+    def __init__(
+        self,
+        units: int,
+        activation: Any = 'tanh',
+        recurrent_activation: Any = 'sigmoid',
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        recurrent_initializer: Any = None,
+        bias_initializer: Any = 'zeros',
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        reset_after: bool = True,
+        use_cudnn: bool | str = 'auto',
+        *,
+        posterior: Any = 'mean_field',
+        prior: Any = 'auto',
+        estimator: Any = None,
+        kl_method: str = 'auto',
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = 'auto',
+        trainable: Any = True,
+        dtype: Any = None,
+        autocast: Any = True,
+        name: Any = None,
+        zero_output_for_mask: Any = False,
+        implementation: Any = 2,
+    ) -> None: ...
+
 class GRUCell(_GRUCell):
     """A `keras.layers.GRUCell` whose kernels are distributions.
 
@@ -729,6 +645,99 @@ class GRUCell(_GRUCell):
         dtype: Any = None,
         autocast: Any = True,
         name: Any = None,
+        implementation: Any = 2,
+    ) -> None: ...
+
+class LSTM(_LSTM):
+    """A `keras.layers.LSTM` whose kernels are distributions.
+
+    The kernel and the recurrent kernel are drawn once for a batch of sequences and held
+    along them, in training and at inference; see `tfvn.layers.LSTMCell`. The layer's
+    random weights, their KL and its weight are those of `layer.cell`.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        posterior: What is learned about the kernels: `"mean_field"`, `"k_tied"`,
+            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`, of
+            which each kernel gets a copy.
+        prior: What the posteriors are measured against: `"normal"`, `"log_uniform"`,
+            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
+            `tfd.Distribution` that broadcasts to both kernels, or `None` for no KL.
+            `"auto"` is the posterior's own default.
+        estimator: How noise reaches the output: `"weights"` (the default), `"flipout"`
+            or `"mean"`.
+        kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        bias_posterior: `None` for a plain bias, or `"mean_field"`.
+        bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
+        seed: Integer seed of the noise, that of the dropout included.
+        **kwargs: Every other argument of `keras.layers.LSTM`. Unless given,
+            `recurrent_initializer` is orthogonal, and in a variance layer the
+            posterior's own.
+
+    Call arguments:
+        As `keras.layers.LSTM`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.LSTM`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.layers.LSTM(3, posterior="mean_field", kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 3])
+    >>> layer.posterior_distribution("recurrent_kernel").batch_shape
+    TensorShape([3, 12])
+
+    Reference:
+
+    - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
+    """
+    def __init__(
+        self,
+        units: int,
+        activation: Any = 'tanh',
+        recurrent_activation: Any = 'sigmoid',
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        recurrent_initializer: Any = None,
+        bias_initializer: Any = 'zeros',
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        use_cudnn: bool | str = 'auto',
+        *,
+        posterior: Any = 'mean_field',
+        prior: Any = 'auto',
+        estimator: Any = None,
+        kl_method: str = 'auto',
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = 'auto',
+        trainable: Any = True,
+        dtype: Any = None,
+        autocast: Any = True,
+        name: Any = None,
+        zero_output_for_mask: Any = False,
         implementation: Any = 2,
     ) -> None: ...
 

@@ -1,16 +1,272 @@
-"""What every feed-forward layer with a random kernel shares."""
+"""What layers with a random kernel share: the weights, their KL, the config, the call."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
+from tensorflow_probability import distributions as tfd
 
+from tfvn import estimators, passes, posteriors, priors, random, support
+from tfvn.distributions.trainable import add_layer, freeze_or_not
 from tfvn.estimators import Term
-from tfvn.estimators.sums import add
+from tfvn.estimators.terms import add
 from tfvn.kernel import KernelSpec, LinearOp
-from tfvn.layers.random_weights_layer import RandomWeightsLayer
+from tfvn.layers.weighted_kl import RandomWeight, WeightedKL
 from tfvn.posteriors import Posterior
+from tfvn.utils import private
+from tfvn.utils.models import all_layers
 
 Tensor = Any
+
+# Arguments of the Keras twins that have no meaning for a random kernel.
+NOT_TAKEN = (
+    "lora_rank",
+    "lora_alpha",
+    "quantization_config",
+    "gptq_unpacked_column_size",
+)
+
+
+class RandomWeightsLayer(WeightedKL):
+    """A Keras layer some of whose weights are distributions.
+
+    It owns the posteriors, the priors and the estimator, adds the KL to the loss, and
+    writes the config. How the weights are used is up to its two subclasses:
+    `StochasticLayer` for feed-forward layers and `StochasticRNNCell` for cells.
+
+    The layer draws noise in training and at inference alike. Its KL is added to the
+    loss once per forward pass, however often the layer is called in it. Its arguments
+    are those of the Keras twin and, from `posterior` to `seed`, of `tfvn.layers.Dense`.
+    """
+
+    # The random kernels. Each has a posterior of its own, all of the same kind.
+    kernels: tuple[str, ...] = ("kernel",)
+    # The stem of the twin's arguments for the kernel: `kernel_initializer`, and so on.
+    kernel_argument = "kernel"
+    is_recurrent = False
+    seed_generator: Any
+
+    def __init__(
+        self,
+        *args: Any,
+        posterior: Any = "mean_field",
+        prior: Any = "auto",
+        estimator: Any = None,
+        kl_method: str = "auto",
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = "auto",
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        for name in NOT_TAKEN:
+            value = kwargs.pop(name, None)
+            if value is not None:
+                raise ValueError(
+                    f"`{type(self).__name__}` has no kernel to adapt or quantize and "
+                    f"does not take `{name}`. Received: {name}={value!r}"
+                )
+        # The twin's default suits a kernel; a posterior knows what suits it.
+        kwargs.setdefault(f"{self.kernel_argument}_initializer", None)
+        super().__init__(*args, **kwargs)
+        if getattr(self, "quantization_mode", None) is not None:
+            raise ValueError(
+                f"`{type(self).__name__}` has no kernel to quantize. "
+                f"Received: dtype={self.dtype_policy.name!r}"
+            )
+        self.prior = priors.get(prior)
+        self.kl_method = kl_method
+        self._random_weights = [
+            RandomWeight(name, posterior, self.prior, kl_method)
+            for name in self.kernels
+        ]
+        self.posterior: Posterior = self._random_weights[0].posterior
+        law = self.posterior.law
+        if estimator is None:
+            estimator = support.default_estimator(law, self.is_recurrent)
+        self.estimator = estimators.get(estimator)
+        support.require_estimator(self.estimator.alias, law, self.is_recurrent)
+        self.bias_prior = priors.get(bias_prior)
+        self.bias_posterior = None
+        if bias_posterior is not None:
+            if not self.has_bias:
+                raise ValueError(
+                    "A layer without a bias has no posterior of one; expected "
+                    f"`bias_posterior=None`. Received: bias_posterior={bias_posterior!r}"
+                )
+            same = isinstance(self.bias_prior, str) and self.bias_prior == priors.AUTO
+            prior = self._random_weights[0].prior if same else self.bias_prior
+            random_bias = RandomWeight("bias", bias_posterior, prior, kl_method)
+            self.bias_posterior = random_bias.posterior
+            self._random_weights.append(random_bias)
+        self.seed = seed
+        if hasattr(self, "seed_generator"):
+            # That of a twin with dropout, which would be saved beside ours.
+            private.untrack(self, self.seed_generator)
+        self.seed_generator = random.SeedGenerator(seed)
+        self.add_kl_weight(kl_weight)
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether the layer adds a bias."""
+        return self.use_bias
+
+    def kl_divergence(self) -> Tensor:
+        """Returns KL(posterior || prior), summed over all weights, in nats.
+
+        It is not multiplied by `kl_weight`. Where there is no closed form this is
+        an estimate from one fresh sample.
+        """
+        self._check_built("`kl_divergence()`")
+        return self._kl(self._read())
+
+    @property
+    def has_kl(self) -> bool:
+        """Whether the layer adds a KL to the loss."""
+        return not all(weight.has_constant_kl for weight in self._random_weights)
+
+    @property
+    def estimator_in_use(self) -> estimators.Estimator:
+        """The estimator of the pass that is going on: the layer's own, or another."""
+        estimator_of = passes.current().estimator_of
+        return self.estimator if estimator_of is None else estimator_of(self)
+
+    @property
+    def noise_per_example(self) -> bool | None:
+        """Whether the examples of a batch get independent noise; `None` without any."""
+        estimator = self.estimator_in_use
+        return estimator.noise_per_example if estimator.draws_noise else None
+
+    @property
+    def shares_kl_sample(self) -> bool:
+        """Whether a KL is estimated from the weights that the forward pass draws."""
+        is_estimated = any(weight.is_estimated for weight in self._random_weights)
+        return is_estimated and self.estimator_in_use.draws_weights
+
+    def posterior_distribution(self, weight: str = "kernel") -> tfd.Distribution:
+        """Returns the distribution of the kernel, a batch of scalar weights.
+
+        Args:
+            weight: Which of the random weights, if another: `"bias"` or, in a cell,
+                `"recurrent_kernel"`.
+        """
+        self._check_built("`posterior_distribution()`")
+        if weight not in self.posteriors:
+            raise ValueError(
+                "Argument `weight` must name a random weight, one of "
+                f"{list(self.posteriors)}. Received: weight={weight!r}"
+            )
+        return self.posteriors[weight].distribution()
+
+    @property
+    def posteriors(self) -> dict[str, Posterior]:
+        """What is learned about each random weight, by its name."""
+        return {weight.name: weight.posterior for weight in self._random_weights}
+
+    @keras.Layer.trainable.setter
+    def trainable(self, value: bool) -> None:
+        """Whether the layer is trained. A prior that others share is, as long as they are."""
+        keras.Layer.trainable.fset(self, value)
+        if self.built:
+            for variable in self._prior_variables():
+                freeze_or_not(variable)
+
+    @property
+    def variable_groups(self) -> dict[str, list[keras.Variable]]:
+        """The variables by what they mean: mean, scale, or default.
+
+        A layer whose prior is learned has a fourth group, prior.
+        """
+        self._check_built("`variable_groups`")
+        groups: dict[str, list[keras.Variable]] = {"mean": [], "scale": []}
+        for posterior in self.posteriors.values():
+            for name, variables in posterior.variable_groups.items():
+                groups.setdefault(name, []).extend(variables)
+        learned = [v for v in self._prior_variables() if v.trainable]
+        if learned:
+            groups["prior"] = learned
+        grouped = {id(v) for variables in groups.values() for v in variables}
+        own = private.own_trainable_variables(self)
+        plain = [v for v in own if id(v) not in grouped]
+        return {**groups, "default": plain}
+
+    def enable_lora(self, *args: Any, **kwargs: Any) -> None:
+        """Not offered: a random kernel has no low-rank adapter."""
+        raise ValueError(
+            f"`{type(self).__name__}` has no kernel to adapt and does not support "
+            "LoRA; adapt a deterministic layer instead."
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        twin = super().get_config()
+        kept = {key: value for key, value in twin.items() if key not in NOT_TAKEN}
+        return {**kept, **self.get_random_config()}
+
+    def get_random_config(self) -> dict[str, Any]:
+        """Returns the part of the config that the Keras twin does not have."""
+        bias = self.bias_posterior
+        return {
+            "posterior": posteriors.serialize(self.posterior),
+            "prior": priors.to_config(self.prior),
+            "estimator": estimators.serialize(self.estimator),
+            "kl_method": self.kl_method,
+            "kl_weight": self.kl_weight_now(),
+            "bias_posterior": bias and posteriors.serialize(bias),
+            "bias_prior": priors.to_config(self.bias_prior),
+            "seed": self.seed,
+        }
+
+    def _check_built(self, what: str) -> None:
+        if not self.built:
+            raise ValueError(
+                f"A layer has {what} only once it has variables; call the layer on data "
+                f"or call its `build` first. Received: layer={self.name!r}, not built"
+            )
+
+    def _options(self, prefix: str) -> dict[str, Any]:
+        names = ("initializer", "regularizer", "constraint")
+        return {name: getattr(self, f"{prefix}_{name}") for name in names}
+
+    def _finish_build(
+        self, bias_shape: tuple[int, ...], kernel_spec: KernelSpec, **options: Any
+    ) -> keras.Variable | None:
+        """Creates what a bias is made of, and returns the variable of a plain one."""
+        options = {**self._options("bias"), **options}
+        plain = None
+        if self.bias_posterior is not None:
+            # A bias has an input of its own, the constant 1; an alias still means the
+            # kernel's prior, fan-in included.
+            self._random_weights[-1].build(
+                self.add_weight,
+                KernelSpec(bias_shape, output_axes=tuple(range(len(bias_shape)))),
+                prior_spec=kernel_spec,
+                **options,
+            )
+        elif self.has_bias:
+            plain = self.add_weight(name="bias", shape=bias_shape, **options)
+        for variable in self._prior_variables():
+            # For optimizers, as those of the posterior are marked.
+            variable.variable_group = "prior"
+            add_layer(variable, self)
+        self.built = True
+        return plain
+
+    def _prior_variables(self) -> list[keras.Variable]:
+        """Returns the variables of all priors that the KL depends on, each once."""
+        weights = self._random_weights
+        return list({id(v): v for w in weights for v in w.prior_variables}.values())
+
+    def _read(self) -> list[Posterior]:
+        readings = [weight.posterior.read() for weight in self._random_weights]
+        posterior_of = passes.current().posterior_of
+        return readings if posterior_of is None else list(map(posterior_of, readings))
+
+    def _kl(self, readings: list[Posterior], drawn: Sequence[Tensor] = ()) -> Tensor:
+        drawn = drawn or [None] * len(readings)
+        weights = zip(self._random_weights, readings, drawn, strict=True)
+        seed = self.seed_generator.next
+        return tf.add_n([weight.kl_divergence(q, w, seed) for weight, q, w in weights])
 
 
 class StochasticLayer(RandomWeightsLayer):
@@ -18,15 +274,12 @@ class StochasticLayer(RandomWeightsLayer):
 
     A subclass inherits from this class and from its Keras twin, and says what its
     linear op is: `kernel_spec`, `linear_op` and, where they differ from those of a
-    Dense, `factored_op`, `expand_bias` and the axes. Everything else, the posterior,
-    the prior, the estimator, the KL and the config, is here and in `RandomWeightsLayer`,
-    which has the arguments.
+    Dense, `factored_op`, `expand_bias` and the axes.
     """
 
     # The axes of inputs and outputs that the kernel does not slide along.
     input_axes: tuple[int, ...] = (-1,)
     output_axes: tuple[int, ...] = (-1,)
-
     bias: Any = None
 
     # What a linear op provides.
@@ -66,14 +319,12 @@ class StochasticLayer(RandomWeightsLayer):
         self._random_weights[0].build(
             self.add_weight, spec, **self._options(self.kernel_argument)
         )
-        self.bias = self._build_bias(self.bias_shape, spec)
-        self._add_prior_variables()
-        self.built = True
+        self.bias = self._finish_build(self.bias_shape, spec)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         readings, terms = self._terms(inputs)
         outputs, drawn, noise = self.estimator_in_use(terms, self.seed_generator)
-        self._add_kl(readings, drawn, training)
+        self.add_kl(lambda: self._kl(readings, drawn), training)
         offset = self._offset(outputs.dtype)
         if offset is not None:
             outputs = add(outputs, offset)
@@ -121,8 +372,7 @@ class StochasticLayer(RandomWeightsLayer):
         if self.bias_posterior is not None:
             # The bias is the kernel of an input that is always 1.
             op = LinearOp(self._bias_op, self._factored_bias_op)
-            one = tf.ones((), inputs.dtype)
-            terms.append(Term(op, readings[1], one))
+            terms.append(Term(op, readings[1], tf.ones((), inputs.dtype)))
         return readings, terms
 
     def _offset(self, dtype: tf.DType) -> Tensor | None:
@@ -134,8 +384,7 @@ class StochasticLayer(RandomWeightsLayer):
     @property
     def kernel(self) -> Tensor:
         raise AttributeError(
-            f"`{type(self).__name__}` has no `kernel`, but a distribution over "
-            "kernels: see `posterior_distribution()`."
+            f"`{type(self).__name__}` has no fixed `kernel`; see `posterior_distribution()`."
         )
 
     def _bias_op(self, one: Tensor, bias: Tensor) -> Tensor:
@@ -143,3 +392,8 @@ class StochasticLayer(RandomWeightsLayer):
 
     def _factored_bias_op(self, one: Tensor, left: Tensor, right: Tensor) -> Tensor:
         return self._bias_op(one, tf.reshape(left @ right, self.bias_shape))
+
+
+def stochastic_layers(model: keras.Layer) -> list[RandomWeightsLayer]:
+    """Returns the layers and cells with a random kernel in a model, each once."""
+    return [x for x in all_layers(model) if isinstance(x, RandomWeightsLayer)]

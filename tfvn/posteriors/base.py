@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 
 from tfvn import support
 from tfvn.kernel import KernelSpec, LinearOp
-from tfvn.registry import Registry
+from tfvn.utils.registry import Registry
 
 Tensor = Any
 

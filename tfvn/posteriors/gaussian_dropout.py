@@ -11,6 +11,7 @@ import tensorflow_probability as tfp
 from tfvn import distributions, random
 from tfvn.kernel import KernelSpec, LinearOp
 from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, once_per_reading, register
+from tfvn.utils.validation import check_choice
 
 Tensor = Any
 
@@ -79,21 +80,14 @@ class GaussianDropout(Posterior):
         initial_log_alpha: float = -5.0,
     ):
         super().__init__()
-        if parameterization not in PARAMETERIZATIONS:
-            raise ValueError(
-                f"Argument `parameterization` must be one of {list(PARAMETERIZATIONS)}. "
-                f"Received: parameterization={parameterization!r}"
-            )
+        check_choice("parameterization", parameterization, PARAMETERIZATIONS)
         if parameterization == "additive" and alpha is not None:
             raise ValueError(
                 "The additive parameterization has a scale per weight instead of an "
                 f"`alpha`; expected `alpha=None`. Received: alpha={alpha!r}"
             )
-        if alpha is not None and alpha not in ALPHAS:
-            raise ValueError(
-                f"Argument `alpha` must be one of {list(ALPHAS)}. "
-                f"Received: alpha={alpha!r}"
-            )
+        if alpha is not None:
+            check_choice("alpha", alpha, ALPHAS)
         if not abs(initial_log_alpha) <= LARGEST_LOG_ALPHA:
             raise ValueError(
                 "Argument `initial_log_alpha` must be a finite number between "

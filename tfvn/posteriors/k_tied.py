@@ -1,6 +1,5 @@
 """The k-tied Normal posterior."""
 
-import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import tensorflow_probability as tfp
 from tfvn import distributions, random
 from tfvn.kernel import KernelSpec, LinearOp
 from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, once_per_reading, register
+from tfvn.utils.validation import check_count
 
 Tensor = Any
 
@@ -55,13 +55,7 @@ class KTied(Posterior):
 
     def __init__(self, rank: Any = None):
         super().__init__()
-        is_integer = isinstance(rank, numbers.Integral) and not isinstance(rank, bool)
-        if rank is not None and (not is_integer or rank < 1):
-            raise ValueError(
-                "Argument `rank` must be `None` or an integer of at least 1. "
-                f"Received: rank={rank!r}"
-            )
-        self.rank = None if rank is None else int(rank)
+        self.rank = check_count("rank", rank, or_none=True)
 
     def build(
         self,

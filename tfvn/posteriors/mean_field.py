@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfvn import distributions, random
-from tfvn.distributions.sums import Exponentials, exponentials
+from tfvn.distributions.sums_over_weights import Exponentials, exponentials
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors.base import Posterior, once_per_reading, register
 

@@ -10,6 +10,7 @@ import tensorflow_probability as tfp
 from tfvn import distributions, random
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, register
+from tfvn.utils.validation import check_choice
 
 Tensor = Any
 
@@ -49,12 +50,7 @@ class Variance(Posterior):
 
     def __init__(self, noise: str = "gaussian"):
         super().__init__()
-        if noise not in _NOISES:
-            raise ValueError(
-                f"Argument `noise` must be one of {list(_NOISES)}. "
-                f"Received: noise={noise!r}"
-            )
-        self.noise = noise
+        self.noise = check_choice("noise", noise, _NOISES)
         self.law = noise
         # The KL of a discrete distribution to any density is infinite.
         self.default_prior = None if noise == "bernoulli" else "log_uniform"

@@ -2,8 +2,8 @@
 
 from tfvn.prediction import metrics
 from tfvn.prediction.distribution import PredictiveDistribution
+from tfvn.prediction.drawn_model import sample_model
 from tfvn.prediction.ensemble import ensemble_predict, mean_predict, zero_mean_predict
-from tfvn.prediction.one_draw import sample_model
 from tfvn.prediction.result import EnsemblePrediction
 
 __all__ = [

@@ -8,11 +8,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.layers.inside import all_layers, functional_graph
 from tfvn.prediction.program import inputs_by_name
 from tfvn.prediction.rows import as_rows, as_tensor, concatenate, row_of_zeros
 from tfvn.utils import private
-from tfvn.validation import check_count
+from tfvn.utils.models import all_layers, functional_graph
+from tfvn.utils.validation import check_count
 
 
 class Rows:
@@ -34,7 +34,7 @@ class Rows:
     def __init__(self, x: Any, steps: int | None = None):
         self.count: int | None = None
         self._arrange: Callable[[Any], Any] = lambda x: x
-        self._steps = _checked_steps(steps)
+        self._steps = check_count("steps", steps, or_none=True)
         if _is_stream(x):
             _check_end(x, self._steps)
             stream = itertools.islice(_stream(x), self._steps)
@@ -178,10 +178,6 @@ def _is_stream(x: Any) -> bool:
     is_array = hasattr(x, "shape") or hasattr(x, "__array__")
     is_structure = keras.tree.is_nested(x) or isinstance(x, str | bytes)
     return hasattr(x, "__iter__") and not is_array and not is_structure
-
-
-def _checked_steps(steps: Any) -> int | None:
-    return None if steps is None else check_count("steps", steps)
 
 
 def _check_end(source: Any, steps: int | None) -> None:

@@ -10,7 +10,7 @@ from tfvn import likelihoods
 from tfvn.likelihoods import Likelihood
 from tfvn.prediction.mixture import Mixture
 from tfvn.prediction.result import EnsemblePrediction
-from tfvn.validation import check_number
+from tfvn.utils.validation import check_number
 
 # The largest number of elements of draws that are processed at a time, to bound memory.
 _NUMBERS_AT_A_TIME = 4_000_000

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfvn import estimators, passes
-from tfvn.layers.inside import stochastic_layers
+from tfvn.layers.base import stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
 from tfvn.posteriors.without_mean import WithoutMean
@@ -23,7 +23,7 @@ from tfvn.prediction.result import EnsemblePrediction
 from tfvn.prediction.rows import as_tensor, concatenate, tensors
 from tfvn.prediction.sampler import AS_IT_IS, Sampler, sampler_of
 from tfvn.prediction.seeds import RowSeeds, is_by_row, seed_pair
-from tfvn.validation import check_count
+from tfvn.utils.validation import check_count
 
 _PARTS = ("mean", "std", "entropy", "expected_entropy", "mutual_information", "outputs")
 

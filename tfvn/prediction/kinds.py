@@ -7,9 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfvn import likelihoods
-from tfvn.layers.inside import functional_graph
 from tfvn.likelihoods import Likelihood, likelihood_of
-from tfvn.output_losses import last_layers, losses_of, output_names
 from tfvn.prediction.outputs import (
     BINARY_LOGITS,
     BINARY_PROBABILITIES,
@@ -19,6 +17,7 @@ from tfvn.prediction.outputs import (
     REGRESSION,
 )
 from tfvn.utils import private
+from tfvn.utils.models import functional_graph, last_layers, losses_of, output_names
 
 AUTO = "auto"
 

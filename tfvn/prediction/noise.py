@@ -17,9 +17,9 @@ from typing import Any
 import keras
 
 from tfvn import passes
-from tfvn.layers.inside import all_layers
-from tfvn.layers.random_weights_layer import RandomWeightsLayer
+from tfvn.layers.base import RandomWeightsLayer
 from tfvn.utils import private
+from tfvn.utils.models import all_layers
 
 
 def noise_of(layer: Any) -> bool | None:

@@ -14,9 +14,9 @@ import keras
 import tensorflow as tf
 
 from tfvn.layers.base import StochasticLayer
-from tfvn.layers.inside import all_layers, functional_graph
 from tfvn.prediction import noise
 from tfvn.utils import private
+from tfvn.utils.models import all_layers, functional_graph
 
 Tensor = Any
 

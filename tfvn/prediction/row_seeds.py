@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfvn import estimators, random
-from tfvn.layers.dense import Dense
+from tfvn.layers.core.dense import Dense
 from tfvn.prediction.blocks import split
 
 Tensor = Any

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.layers.inside import functional_graph
+from tfvn.utils.models import functional_graph
 
 Tensor = Any
 

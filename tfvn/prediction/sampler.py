@@ -10,7 +10,6 @@ import keras
 import tensorflow as tf
 
 from tfvn import passes, random
-from tfvn.layers.inside import all_layers
 from tfvn.prediction import noise, row_seeds
 from tfvn.prediction.blocks import over_blocks, split, whole_blocks
 from tfvn.prediction.outputs import summaries_of
@@ -22,6 +21,7 @@ from tfvn.prediction.program import (
 from tfvn.prediction.rows import Structure, specs_of, tensors
 from tfvn.prediction.snapshot import snapshot
 from tfvn.utils import private
+from tfvn.utils.models import all_layers
 
 Tensor = Any
 

@@ -12,10 +12,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfvn.layers.inside import all_layers
 from tfvn.layers.weighted_kl import WeightedKL
 from tfvn.prediction.program import functional_graph
 from tfvn.utils import private
+from tfvn.utils.models import all_layers
 
 # What Keras writes on a model while it trains, evaluates or predicts, and whatever else
 # has nothing to do with what a call of the model computes.

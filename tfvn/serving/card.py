@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfvn.layers.inside import stochastic_layers
+from tfvn.layers.base import stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.prediction.kinds import name_of
 from tfvn.prediction.row_seeds import with_a_kernel_per_row

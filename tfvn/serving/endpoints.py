@@ -11,10 +11,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.layers.inside import functional_graph, stochastic_layers
+from tfvn.layers.base import stochastic_layers
 from tfvn.prediction.ensemble import MEAN_WEIGHTS
 from tfvn.prediction.outputs import summaries_of
 from tfvn.prediction.sampler import Sampler
+from tfvn.utils.models import functional_graph
 
 Tensor = Any
 

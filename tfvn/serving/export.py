@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.layers.inside import all_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.prediction.distribution import check_level
 from tfvn.prediction.kinds import find_kinds, name_of
@@ -18,7 +17,8 @@ from tfvn.serving.endpoints import SEED, Endpoints
 from tfvn.serving.labels import Labels, checked_labels
 from tfvn.serving.saved_model import SavedModel, reason, to_array
 from tfvn.utils import private
-from tfvn.validation import check_count
+from tfvn.utils.models import all_layers
+from tfvn.utils.validation import check_count
 
 # Operations that call back into the Python process that made them.
 _PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}

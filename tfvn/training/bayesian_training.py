@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfvn import passes
-from tfvn.layers.inside import weighted_layers
+from tfvn.layers.weighted_kl import weighted_layers
 from tfvn.training import elbo, schedules, train_size
 from tfvn.training.bound_loss import BoundLoss
 from tfvn.training.callbacks.steps import interrupt
@@ -18,7 +18,7 @@ from tfvn.training.metric_inputs import as_metrics_see
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
 from tfvn.utils import private
-from tfvn.validation import check_choice, check_count
+from tfvn.utils.validation import check_choice, check_count
 
 Tensor = Any
 
@@ -76,8 +76,7 @@ class BayesianTraining(BoundLoss):
             "sample_reduction", sample_reduction, SAMPLE_REDUCTIONS
         )
         num_samples = check_count("num_samples", num_samples)
-        if train_size is not None:
-            train_size = check_count("train_size", train_size)
+        train_size = check_count("train_size", train_size, or_none=True)
         if isinstance(optimizer, dict) and "class_name" not in optimizer:
             optimizer = GroupOptimizer(optimizer)
         super().compile(optimizer, loss, *args, **kwargs)

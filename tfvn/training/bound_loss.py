@@ -6,8 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn import passes
-from tfvn.layers.inside import weighted_layers
-from tfvn.layers.weighted_kl import UNKNOWN_SIZE
+from tfvn.layers.weighted_kl import UNKNOWN_SIZE, weighted_layers
 from tfvn.training import elbo, schedules
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
 from tfvn.utils import private

@@ -7,8 +7,8 @@ import keras
 import tensorflow as tf
 
 from tfvn import passes
-from tfvn.layers.inside import all_layers, has_noise_per_example
 from tfvn.utils import private
+from tfvn.utils.models import all_layers, has_noise_per_example
 
 Tensor = Any
 

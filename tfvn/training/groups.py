@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.inside import stochastic_layers
+from tfvn.layers.base import stochastic_layers
 
 GROUPS = ("mean", "scale", "prior", "default")
 

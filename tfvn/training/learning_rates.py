@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 from keras.optimizers.schedules import LearningRateSchedule
 
-from tfvn.validation import check_choice, check_count, check_number
+from tfvn.utils.validation import check_choice, check_count, check_number
 
 __all__ = ["Cyclical", "WarmUp"]
 
@@ -119,7 +119,7 @@ class WarmUp(LearningRateSchedule):
                 "schedule",
                 schedule,
                 least=0,
-                alternative=" or a `LearningRateSchedule`",
+                remark=" or a `LearningRateSchedule`",
             )
         self.schedule = schedule
         self.warmup_steps = check_count("warmup_steps", warmup_steps)

@@ -5,8 +5,9 @@ from typing import Any
 import keras
 
 from tfvn import likelihoods
-from tfvn.output_losses import likelihoods_of, output_names
+from tfvn.likelihoods import Likelihood, likelihood_of
 from tfvn.utils import private
+from tfvn.utils.models import last_layers, losses_of, output_names
 
 Tensor = Any
 
@@ -62,3 +63,18 @@ def _like(target: Tensor | None, mean: Tensor | None) -> Tensor | None:
     target = keras.ops.convert_to_tensor(target)
     fitting = likelihoods.aligned(target, mean)
     return target if fitting is None else fitting
+
+
+def likelihoods_of(model: keras.Model, structure: Any) -> list[Likelihood | None]:
+    """Returns the likelihood that the loss or else the last layer of an output has.
+
+    Args:
+        model: The model.
+        structure: The structure of its outputs, with anything in it.
+    """
+    losses = losses_of(model, structure)
+    layers = last_layers(model, len(losses))
+    return [
+        likelihood_of(loss) or likelihood_of(layer)
+        for loss, layer in zip(losses, layers, strict=True)
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfvn.layers.inside import stochastic_layers
+from tfvn.layers.base import stochastic_layers
 from tfvn.training import elbo, schedules
 from tfvn.training.callbacks.backup import BackupAndRestore
 from tfvn.training.group_optimizer import GroupOptimizer, of_model

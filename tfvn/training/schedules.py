@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.validation import as_number, check_count, check_number
+from tfvn.utils.validation import as_number, check_count, check_number
 
 __all__ = [
     "Constant",
@@ -195,9 +195,7 @@ class CyclicalAnnealing(KLSchedule):
         self.start = check_number("start", start, least=0)
         self.end = check_number("end", end, least=0)
         self.rising = check_number("rising", rising, above=0, most=1)
-        self.cycles = (
-            None if cycles is None else check_number("cycles", cycles, above=0)
-        )
+        self.cycles = check_number("cycles", cycles, above=0, or_none=True)
 
     def __call__(self, step: Tensor, steps_per_epoch: Tensor) -> Tensor:
         position = tf.math.floormod(step, self.cycle_steps) / self.cycle_steps
@@ -239,7 +237,7 @@ class MinibatchReweighting(KLSchedule):
 
     def __init__(self, ratio: float, steps: int | None = None):
         self.ratio = check_number("ratio", ratio, least=0)
-        self.steps = None if steps is None else check_count("steps", steps)
+        self.steps = check_count("steps", steps, or_none=True)
 
     @property
     def needs_steps_per_epoch(self) -> bool:

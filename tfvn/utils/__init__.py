@@ -1,1 +1,1 @@
-"""What the rest of the library is built with."""
+"""What all rooms of the library use and none of them owns."""

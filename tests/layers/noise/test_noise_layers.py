@@ -15,7 +15,7 @@ from noise_cases import CASES
 from tensorflow_probability import distributions as tfd
 
 import tfvn
-from tfvn import sampling
+from tfvn import passes
 
 with_each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -94,7 +94,7 @@ class TestAsALayer:
         first, second = (layer(inputs, training=True).numpy() for _ in range(2))
         assert np.mean(first == quiet) < 0.5
         assert np.mean(first == second) < 0.5
-        with sampling.drawing():
+        with passes.changed(draws_noise=True):
             drawn = layer(inputs).numpy()
             traced = tf.function(layer)(inputs)
         assert np.mean(drawn == quiet) < 0.5
@@ -228,7 +228,7 @@ def check_export(case):
         np.testing.assert_allclose(served.serve(inputs), model(inputs), atol=1e-6)
 
         def draw(inputs):
-            with sampling.drawing():
+            with passes.changed(draws_noise=True):
                 return model(inputs)
 
         archive = keras.export.ExportArchive()

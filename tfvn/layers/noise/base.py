@@ -1,6 +1,5 @@
 """What layers with multiplicative noise share."""
 
-import math
 from typing import Any
 
 import keras
@@ -12,7 +11,7 @@ from tfvn.distributions import noise as noise_laws
 from tfvn.distributions import noise_law, serialize
 from tfvn.layers.weighted_kl import WeightedKL, check_kl_weight
 from tfvn.utils import private
-from tfvn.validation import as_number
+from tfvn.utils.validation import check_number
 
 Tensor = Any
 
@@ -59,7 +58,7 @@ class NoiseLayer(keras.Layer):
     """A layer that multiplies something by noise, in training or for an ensemble.
 
     As in `keras.layers.Dropout` the noise acts in training. At inference its mean stands
-    for it, unless an ensemble is being predicted (`tfvn.sampling`).
+    for it, unless an ensemble is being predicted (`tfvn.passes`).
 
     Args:
         *args: Arguments of the Keras twin.
@@ -153,7 +152,9 @@ class NoisyKernelLayer(WeightedKL, NoiseLayer):
         **kwargs: Any,
     ):
         super().__init__(*args, **kwargs)
-        self.prior_scale = _check_prior_scale(prior_scale)
+        self.prior_scale = check_number(
+            "prior_scale", prior_scale, above=0, or_none=True
+        )
         if self.has_kl:
             self.add_kl_weight(kl_weight)
         else:
@@ -194,15 +195,6 @@ def multiply(tensor: Tensor, factors: Tensor) -> Tensor:
     return tensor if is_one else tensor * factors
 
 
-def check_structure(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """Returns an argument that is one of some words, or raises."""
-    if value not in choices:
-        raise ValueError(
-            f"Argument `{name}` must be one of {list(choices)}. Received: {name}={value!r}"
-        )
-    return value
-
-
 def second_source(
     name: str, noise: Any, is_used: bool, first: NoiseSource, normalize: bool
 ) -> NoiseSource:
@@ -223,15 +215,3 @@ def second_source(
             f"with another. Received: {name}={noise!r}"
         )
     return NoiseSource(noise, normalize)
-
-
-def _check_prior_scale(prior_scale: Any) -> float | None:
-    if prior_scale is None:
-        return None
-    number = as_number(prior_scale)
-    if number is None or not 0 < number < math.inf:
-        raise ValueError(
-            "Argument `prior_scale` must be `None` or a positive standard deviation. "
-            f"Received: prior_scale={prior_scale!r}"
-        )
-    return float(number)

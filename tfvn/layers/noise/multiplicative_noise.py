@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.layers.noise.base import NoiseLayer, multiply
-from tfvn.validation import as_number
+from tfvn.utils.validation import check_count
 
 Tensor = Any
 
@@ -107,15 +107,12 @@ class MultiplicativeNoise(NoiseLayer):
 def _check_noise_shape(noise_shape: Any) -> tuple[int | None, ...] | None:
     if noise_shape is None:
         return None
-    sizes = noise_shape if isinstance(noise_shape, list | tuple) else ["no sequence"]
-    numbers: list[Any] = [None if size is None else as_number(size) for size in sizes]
-    is_shape = all(
-        size is None or (isinstance(number, int) and number > 0)
-        for size, number in zip(sizes, numbers, strict=True)
-    )
-    if not is_shape:
+    if not isinstance(noise_shape, list | tuple):
         raise ValueError(
             "Argument `noise_shape` must be `None` or a sequence of positive integers and "
             f"`None`. Received: noise_shape={noise_shape!r}"
         )
-    return tuple(numbers)
+    return tuple(
+        check_count(f"noise_shape[{axis}]", size, or_none=True)
+        for axis, size in enumerate(noise_shape)
+    )

@@ -6,14 +6,14 @@ import keras
 import tensorflow as tf
 
 from tfvn.distributions import serialize
-from tfvn.estimators.sums import add
+from tfvn.estimators.terms import add
+from tfvn.layers.constructors import given
 from tfvn.layers.noise.base import (
     NoisyKernelLayer,
-    check_structure,
     multiply,
     second_source,
 )
-from tfvn.layers.signatures import given
+from tfvn.utils.validation import check_choice
 
 Tensor = Any
 
@@ -96,10 +96,8 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
         seed: int | None = None,
         **kwargs: Any,
     ):
-        arguments = given(locals())
-        del arguments["structure"], arguments["filter_noise"]
-        super().__init__(**arguments)
-        self.structure = check_structure("structure", structure, STRUCTURES)
+        super().__init__(**given(locals(), "structure", "filter_noise"))
+        self.structure = check_choice("structure", structure, STRUCTURES)
         self.filter_source = second_source(
             "filter_noise",
             filter_noise,

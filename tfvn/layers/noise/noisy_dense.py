@@ -5,8 +5,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.layers.noise.base import NoisyKernelLayer, check_structure, multiply
-from tfvn.layers.signatures import given
+from tfvn.layers.constructors import given
+from tfvn.layers.noise.base import NoisyKernelLayer, multiply
+from tfvn.utils.validation import check_choice
 
 Tensor = Any
 
@@ -87,10 +88,8 @@ class NoisyDense(NoisyKernelLayer, keras.layers.Dense):
         seed: int | None = None,
         **kwargs: Any,
     ):
-        arguments = given(locals())
-        del arguments["structure"]
-        super().__init__(**arguments)
-        self.structure = check_structure("structure", structure, STRUCTURES)
+        super().__init__(**given(locals(), "structure"))
+        self.structure = check_choice("structure", structure, STRUCTURES)
 
     @property
     def noise_per_example(self) -> bool:  # type: ignore[override]

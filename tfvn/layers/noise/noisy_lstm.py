@@ -6,11 +6,12 @@ import keras
 import tensorflow as tf
 
 from tfvn.distributions import serialize
-from tfvn.layers.held_in_call import HoldsDraws
-from tfvn.layers.noise.base import NoisyKernelLayer, check_structure, multiply
-from tfvn.layers.recurrent_layer import OfCell, ReplacesCell
-from tfvn.layers.signatures import given
+from tfvn.layers.constructors import given
+from tfvn.layers.noise.base import NoisyKernelLayer, multiply
+from tfvn.layers.recurrent.base_layer import OfCell, ReplacesCell
+from tfvn.layers.recurrent.held_draws import HoldsDraws
 from tfvn.utils import private
+from tfvn.utils.validation import check_choice
 
 Tensor = Any
 
@@ -80,13 +81,12 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
         kl_weight: float | None = None,
         **kwargs: Any,
     ):
-        arguments = given(locals())
-        del arguments["gates"]
+        arguments = given(locals(), "gates")
         if gates == "untied":
             # Keras's own dropout then has a mask for each gate as well.
             arguments["implementation"] = 1
         super().__init__(**arguments)
-        self.gates = check_structure("gates", gates, GATES)
+        self.gates = check_choice("gates", gates, GATES)
 
     @property
     def prior_weights(self) -> list[keras.Variable]:
@@ -109,22 +109,11 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
         count = 1 if self.gates == "tied" else _NUM_GATES
         return [self.factors(shape, training) for _ in range(count)]
 
-    def call(
-        self, inputs: Tensor, states: list[Tensor], training: bool = False
-    ) -> tuple[Tensor, list[Tensor]]:
-        self.hold_for_step(inputs, states, training)
-        try:
-            return self._step(inputs, states, training)
-        finally:
-            self.release_after_step()
-
-    def _step(
-        self, inputs: Tensor, states: list[Tensor], training: bool
-    ) -> tuple[Tensor, list[Tensor]]:
+    def step(self, inputs: Tensor, states: Any, training: bool) -> Any:
         inputs = self.as_floats(inputs)
         inputs_of = [multiply(inputs, factor) for factor in self._held]
         if self.gates == "tied":
-            return super().call(inputs_of[0], states, training=training)
+            return super().step(inputs_of[0], states, training)
         state_of = [states[0]] * _NUM_GATES
         if training and 0 < self.dropout < 1:
             masks = self.get_dropout_mask(inputs)

@@ -8,11 +8,11 @@ import tensorflow as tf
 from tfvn.distributions import serialize
 from tfvn.layers.noise.base import (
     NoiseLayer,
-    check_structure,
     multiply,
     second_source,
 )
 from tfvn.utils import private
+from tfvn.utils.validation import check_choice
 
 Tensor = Any
 
@@ -83,7 +83,7 @@ class NoisyResidual(NoiseLayer):
                 f"Received: block={block!r}"
             )
         self.block = block
-        self.structure = check_structure("structure", structure, STRUCTURES)
+        self.structure = check_choice("structure", structure, STRUCTURES)
         self.depth_source = second_source(
             "depth_noise",
             depth_noise,

@@ -1,6 +1,5 @@
 """Metrics of calibration: whether predicted probabilities agree with frequencies."""
 
-import numbers
 from typing import Any
 
 import keras
@@ -9,6 +8,7 @@ import tensorflow as tf
 from tfvn.prediction.metrics.base import MeanOfExamples
 from tfvn.prediction.metrics.classes import examples_of
 from tfvn.prediction.metrics.ranking import NUM_CELLS, cell_of
+from tfvn.utils.validation import check_choice, check_count
 
 Tensor = Any
 
@@ -65,18 +65,8 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         from_logits: bool = False,
     ):
         super().__init__(name=name, dtype=dtype)
-        is_integer = isinstance(num_bins, numbers.Integral)
-        if not is_integer or isinstance(num_bins, bool) or num_bins < 1:
-            raise ValueError(
-                "Argument `num_bins` must be an integer of at least 1. "
-                f"Received: num_bins={num_bins!r}"
-            )
-        if binning not in BINNINGS:
-            raise ValueError(
-                f"Argument `binning` must be one of {list(BINNINGS)}. "
-                f"Received: binning={binning!r}"
-            )
-        self.num_bins, self.binning = int(num_bins), binning
+        self.num_bins = check_count("num_bins", num_bins)
+        self.binning = check_choice("binning", binning, BINNINGS)
         self.from_logits = from_logits
         cells = self.num_bins if binning == "uniform" else NUM_CELLS
         # For each cell: the weight of its examples, the weight of the right ones, and the

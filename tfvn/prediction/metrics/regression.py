@@ -8,6 +8,7 @@ import numpy as np
 from tfvn.prediction.distribution import PredictiveDistribution, check_level
 from tfvn.prediction.metrics.crps import crps_of_draws, crps_of_mixture
 from tfvn.prediction.metrics.targets import refuse_missing, weights_of_targets
+from tfvn.utils.validation import check_count
 
 
 class _OfPredictions(keras.metrics.Metric):
@@ -317,13 +318,7 @@ class QuantileCalibrationError(_OfPredictions):
     def __init__(
         self, num_levels: int = 19, name: str | None = None, dtype: Any = None
     ):
-        is_integer = isinstance(num_levels, int) and not isinstance(num_levels, bool)
-        if not is_integer or num_levels < 1:
-            raise ValueError(
-                "Argument `num_levels` must be an integer of at least 1. "
-                f"Received: num_levels={num_levels!r}"
-            )
-        self.num_figures = self.num_levels = num_levels
+        self.num_figures = self.num_levels = check_count("num_levels", num_levels)
         super().__init__(name=name, dtype=dtype)
 
     @property

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfvn.training.callbacks.steps import Guard
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
-from tfvn.validation import check_count
+from tfvn.utils.validation import check_count
 
 Tensor = Any
 

@@ -9,10 +9,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.layers.inside import all_layers, stochastic_layers
-from tfvn.layers.random_weights_layer import RandomWeightsLayer
+from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
 from tfvn.training.callbacks.steps import Guard, intercepted
-from tfvn.validation import check_count
+from tfvn.utils.models import all_layers
+from tfvn.utils.validation import check_count
 
 Tensor = Any
 

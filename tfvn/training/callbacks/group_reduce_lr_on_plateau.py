@@ -10,7 +10,7 @@ import numpy as np
 
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
 from tfvn.training.learning_rates import require_settable
-from tfvn.validation import check_count, check_number
+from tfvn.utils.validation import check_count, check_number
 
 MODES = ("auto", "min", "max")
 

@@ -10,7 +10,7 @@ from tfvn.training.callbacks.run_state import variables_of_run
 from tfvn.training.callbacks.steps import Guard
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
 from tfvn.training.learning_rates import require_settable
-from tfvn.validation import check_count, check_number
+from tfvn.utils.validation import check_count, check_number
 
 
 class LearningRateRange(Guard):

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.layers.inside import stochastic_layers
+from tfvn.layers.base import stochastic_layers
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
 from tfvn.prediction import ensemble_predict, mean_predict, zero_mean_predict
-from tfvn.validation import check_count
+from tfvn.utils.validation import check_count
 
 
 class PhaseTransition(keras.callbacks.Callback):

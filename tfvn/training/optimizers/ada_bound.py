@@ -1,13 +1,12 @@
 """AdaBound: an optimizer that turns from Adam into SGD."""
 
-import math
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfvn.utils import private
-from tfvn.validation import as_number
+from tfvn.utils.validation import as_number, check_number
 
 Tensor = Any
 
@@ -72,17 +71,17 @@ class AdaBound(keras.optimizers.Optimizer):
     ):
         learning_rate = check_learning_rate(learning_rate)
         final_learning_rate = check_number(
-            "final_learning_rate", final_learning_rate, "(0, inf)"
+            "final_learning_rate", final_learning_rate, above=0
         )
-        beta_1 = check_number("beta_1", beta_1, "[0, 1)")
-        beta_2 = check_number("beta_2", beta_2, "[0, 1)")
-        gamma = check_number("gamma", gamma, "(0, inf)")
-        epsilon = check_number("epsilon", epsilon, "(0, inf)")
+        beta_1 = check_number("beta_1", beta_1, least=0, below=1)
+        beta_2 = check_number("beta_2", beta_2, least=0, below=1)
+        gamma = check_number("gamma", gamma, above=0)
+        epsilon = check_number("epsilon", epsilon, above=0)
         super().__init__(learning_rate=learning_rate, **kwargs)
         if base_learning_rate is None:
             base_learning_rate = float(keras.ops.convert_to_numpy(self.learning_rate))
         base_learning_rate = check_number(
-            "base_learning_rate", base_learning_rate, "[0, inf)"
+            "base_learning_rate", base_learning_rate, least=0
         )
         self.final_learning_rate = final_learning_rate
         self.beta_1 = beta_1
@@ -159,17 +158,4 @@ def check_learning_rate(value: Any) -> Any:
     """Returns a learning rate that is a number as a `float`; Keras checks all others."""
     if isinstance(value, keras.Variable) or as_number(value) is None:
         return value
-    return float(check_number("learning_rate", value, "[0, inf)"))
-
-
-def check_number(name: str, value: Any, interval: str) -> float:
-    """Returns a number, or raises an error if it is not in an interval like `"[0, 1)"`."""
-    low, high = (float(end) for end in interval[1:-1].split(","))
-    number = as_number(value)
-    inside = number is not None and low <= number < high and math.isfinite(number)
-    if number is None or not inside or (interval[0] == "(" and number == low):
-        raise ValueError(
-            f"Argument `{name}` must be a number in {interval}. "
-            f"Received: {name}={value!r}"
-        )
-    return number
+    return float(check_number("learning_rate", value, least=0))

@@ -5,8 +5,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.training.optimizers.ada_bound import check_learning_rate, check_number
+from tfvn.training.optimizers.ada_bound import check_learning_rate
 from tfvn.utils import private
+from tfvn.utils.validation import check_number
 
 Tensor = Any
 
@@ -59,9 +60,9 @@ class RAdam(keras.optimizers.Optimizer):
         **kwargs: Any,
     ):
         learning_rate = check_learning_rate(learning_rate)
-        beta_1 = check_number("beta_1", beta_1, "[0, 1)")
-        beta_2 = check_number("beta_2", beta_2, "(0.6, 1)")
-        epsilon = check_number("epsilon", epsilon, "(0, inf)")
+        beta_1 = check_number("beta_1", beta_1, least=0, below=1)
+        beta_2 = check_number("beta_2", beta_2, above=0.6, below=1)
+        epsilon = check_number("epsilon", epsilon, above=0)
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2

@@ -6,9 +6,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.training.optimizers.ada_bound import check_learning_rate, check_number
+from tfvn.training.optimizers.ada_bound import check_learning_rate
 from tfvn.utils import private
-from tfvn.validation import check_count
+from tfvn.utils.validation import check_count, check_number
 
 Tensor = Any
 
@@ -73,8 +73,8 @@ class YellowFin(keras.optimizers.Optimizer):
         **kwargs: Any,
     ):
         learning_rate = check_learning_rate(learning_rate)
-        momentum = check_number("momentum", momentum, "[0, 1)")
-        beta = check_number("beta", beta, "(0, 1)")
+        momentum = check_number("momentum", momentum, least=0, below=1)
+        beta = check_number("beta", beta, above=0, below=1)
         curvature_window = check_count("curvature_window", curvature_window)
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.momentum = momentum

@@ -1,27 +1,22 @@
-"""LSTM cells with random kernels."""
+"""GRU layers with random kernels."""
 
 from typing import Any
 
 import keras
 
-from tfvn.layers.presets import Preset
-from tfvn.layers.recurrent_cell import StochasticRNNCell
-from tfvn.layers.signatures import given
+from tfvn.layers.constructors import Preset, given
+from tfvn.layers.recurrent.base_layer import StochasticRNN
+from tfvn.layers.recurrent.gru_cell import GRUCell
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
-
-Tensor = Any
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class LSTMCell(StochasticRNNCell, keras.layers.LSTMCell):
-    """A `keras.layers.LSTMCell` whose kernels are distributions.
+class GRU(StochasticRNN, keras.layers.GRU):
+    """A `keras.layers.GRU` whose kernels are distributions.
 
-    The kernel and the recurrent kernel are drawn before the first step of a sequence and
-    held until the last, in training and at inference. A cell works in a
-    `keras.layers.RNN`, alone or stacked; called by itself, it draws for that one step.
-
-    `estimator="weights"` draws one pair of kernels for the whole batch. `"flipout"` flips
-    the signs of their noise for each example, and holds the signs along the sequence.
+    The kernel and the recurrent kernel are drawn once for a batch of sequences and held
+    along them, in training and at inference; see `tfvn.layers.GRUCell`. The layer's
+    random weights, their KL and its weight are those of `layer.cell`.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -40,30 +35,35 @@ class LSTMCell(StochasticRNNCell, keras.layers.LSTMCell):
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
         seed: Integer seed of the noise, that of the dropout included.
-        **kwargs: Every other argument of `keras.layers.LSTMCell`. Unless given,
-            `recurrent_initializer` is orthogonal, and in a variance cell the
+        **kwargs: Every other argument of `keras.layers.GRU`. Unless given,
+            `recurrent_initializer` is orthogonal, and in a variance layer the
             posterior's own.
 
     Call arguments:
-        As `keras.layers.LSTMCell`.
+        As `keras.layers.GRU`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.GRU`.
 
     Example:
 
-    >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> cell = tfvn.layers.LSTMCell(3, posterior="k_tied", kl_weight=1e-3)
-    >>> keras.layers.RNN(cell)(np.ones((2, 5, 4))).shape
+    >>> layer = tfvn.layers.GRU(3, posterior="mean_field", kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 4))).shape
     TensorShape([2, 3])
-    >>> cell.posterior_distribution("recurrent_kernel").batch_shape
-    TensorShape([3, 12])
+    >>> layer.posterior_distribution("recurrent_kernel").batch_shape
+    TensorShape([3, 9])
 
     Reference:
 
     - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
     """
 
-    gates = 4
+    cell_class = GRUCell
 
     def __init__(
         self,
@@ -74,16 +74,23 @@ class LSTMCell(StochasticRNNCell, keras.layers.LSTMCell):
         kernel_initializer: Any = None,
         recurrent_initializer: Any = None,
         bias_initializer: Any = "zeros",
-        unit_forget_bias: bool = True,
         kernel_regularizer: Any = None,
         recurrent_regularizer: Any = None,
         bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
         kernel_constraint: Any = None,
         recurrent_constraint: Any = None,
         bias_constraint: Any = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        reset_after: bool = True,
+        use_cudnn: bool | str = "auto",
         *,
         posterior: Any = "mean_field",
         prior: Any = "auto",
@@ -96,44 +103,13 @@ class LSTMCell(StochasticRNNCell, keras.layers.LSTMCell):
     ):
         super().__init__(**given(locals()))
 
-    def make_bias_initializer(self) -> Any:
-        if not self.unit_forget_bias:
-            return self.bias_initializer
-        return self._initial_bias
 
-    def _initial_bias(self, shape: Any, **kwargs: Any) -> Tensor:
-        # The gates are input, forget, cell and output.
-        start, end = (
-            self.bias_initializer((size * self.units,), **kwargs) for size in (1, 2)
-        )
-        forget = keras.ops.ones((self.units,), **kwargs)
-        return keras.ops.concatenate([start, forget, end])
-
-    def flipped_step(
-        self, inputs: Tensor, states: Any, training: bool | None
-    ) -> tuple[Tensor, Any]:
-        state, carry = states
-        outputs = self.input_gates(inputs, training)
-        recurrent = self.state_gates(state, training)
-        gates = [x + h for x, h in zip(outputs, recurrent, strict=True)]
-        if self.use_bias:
-            biases = keras.ops.split(self.bias, self.gates, axis=-1)
-            gates = [gate + bias for gate, bias in zip(gates, biases, strict=True)]
-        # The rest of Keras's step.
-        start, forget, new, output = gates
-        carry = self.recurrent_activation(forget) * carry
-        carry += self.recurrent_activation(start) * self.activation(new)
-        state = self.recurrent_activation(output) * self.activation(carry)
-        return state, [state, carry]
-
-
-@keras.saving.register_keras_serializable("tfvn")
-class VarianceLSTMCell(Preset, LSTMCell, posterior=Variance):
-    """An LSTM cell whose weights have mean zero and learned variances.
+class VarianceGRU(Preset, GRU, posterior=Variance):
+    """A GRU layer whose weights have mean zero and learned variances.
 
     All that the kernels know is in their variances. Averaging predictions over several
     calls makes them good; replacing the weights by their means makes them a random guess.
-    With the default prior the KL is constant, so the cell adds nothing to the loss.
+    With the default prior the KL is constant, so the layer adds nothing to the loss.
 
     The outputs are centred at zero, or nearly so, for every input: a nonlinear layer has
     to follow, best behind batch normalization. Its statistics are then those of many
@@ -143,21 +119,26 @@ class VarianceLSTMCell(Preset, LSTMCell, posterior=Variance):
     Args:
         units: Positive integer, dimensionality of the output.
         noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
-        **kwargs: Every other argument of `tfvn.layers.LSTMCell` and of
-            `keras.layers.LSTMCell`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.GRU` and of
+            `keras.layers.GRU`; `kernel_initializer` and `recurrent_initializer`
             give the initial scales.
 
     Call arguments:
-        As `keras.layers.LSTMCell`.
+        As `keras.layers.GRU`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.GRU`.
 
     Example:
 
-    >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = keras.layers.RNN(tfvn.VarianceLSTMCell(3))
+    >>> layer = tfvn.VarianceGRU(3, return_sequences=True)
     >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 3])
+    TensorShape([2, 5, 3])
 
     Reference:
 
@@ -165,9 +146,8 @@ class VarianceLSTMCell(Preset, LSTMCell, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutLSTMCell(Preset, LSTMCell, posterior=GaussianDropout):
-    """An LSTM cell whose weights carry learned Gaussian noise.
+class GaussianDropoutGRU(Preset, GRU, posterior=GaussianDropout):
+    """A GRU layer whose weights carry learned Gaussian noise.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
     each, or several.
@@ -179,21 +159,26 @@ class GaussianDropoutLSTMCell(Preset, LSTMCell, posterior=GaussianDropout):
         initial_log_alpha: Where log alpha starts.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.LSTMCell` and of
-            `keras.layers.LSTMCell`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.GRU` and of
+            `keras.layers.GRU`; `kernel_initializer` and `recurrent_initializer`
             give the initial means.
 
     Call arguments:
-        As `keras.layers.LSTMCell`.
+        As `keras.layers.GRU`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.GRU`.
 
     Example:
 
-    >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = keras.layers.RNN(tfvn.GaussianDropoutLSTMCell(3, kl_weight=1e-3))
+    >>> layer = tfvn.GaussianDropoutGRU(3, return_sequences=True, kl_weight=1e-3)
     >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 3])
+    TensorShape([2, 5, 3])
 
     Reference:
 
@@ -201,9 +186,8 @@ class GaussianDropoutLSTMCell(Preset, LSTMCell, posterior=GaussianDropout):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
-class MeanFieldLSTMCell(Preset, LSTMCell, posterior=MeanField):
-    """An LSTM cell whose weights are independent Normals.
+class MeanFieldGRU(Preset, GRU, posterior=MeanField):
+    """A GRU layer whose weights are independent Normals.
 
     The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
     kernel and for the recurrent kernel.
@@ -214,21 +198,26 @@ class MeanFieldLSTMCell(Preset, LSTMCell, posterior=MeanField):
             initializer.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.LSTMCell` and of
-            `keras.layers.LSTMCell`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.GRU` and of
+            `keras.layers.GRU`; `kernel_initializer` and `recurrent_initializer`
             give the initial means.
 
     Call arguments:
-        As `keras.layers.LSTMCell`.
+        As `keras.layers.GRU`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.GRU`.
 
     Example:
 
-    >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = keras.layers.RNN(tfvn.MeanFieldLSTMCell(3, kl_weight=1e-3))
+    >>> layer = tfvn.MeanFieldGRU(3, return_sequences=True, kl_weight=1e-3)
     >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 3])
+    TensorShape([2, 5, 3])
 
     Reference:
 
@@ -237,33 +226,37 @@ class MeanFieldLSTMCell(Preset, LSTMCell, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
-class KTiedLSTMCell(Preset, LSTMCell, posterior=KTied):
-    """An LSTM cell whose weights are Normals with scales of low rank.
+class KTiedGRU(Preset, GRU, posterior=KTied):
+    """A GRU layer whose weights are Normals with scales of low rank.
 
     The standard deviations of each kernel, a matrix with a column for each unit of each
-    gate, have low rank: the cell has few more parameters than a deterministic one.
+    gate, have low rank: the layer has few more parameters than a deterministic one.
 
     Args:
         units: Positive integer, dimensionality of the output.
         rank: Rank of the standard deviations; `None` is 2, or less for a small kernel.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.LSTMCell` and of
-            `keras.layers.LSTMCell`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.GRU` and of
+            `keras.layers.GRU`; `kernel_initializer` and `recurrent_initializer`
             give the initial means.
 
     Call arguments:
-        As `keras.layers.LSTMCell`.
+        As `keras.layers.GRU`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.GRU`.
 
     Example:
 
-    >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = keras.layers.RNN(tfvn.KTiedLSTMCell(3, kl_weight=1e-3))
+    >>> layer = tfvn.KTiedGRU(3, return_sequences=True, kl_weight=1e-3)
     >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 3])
+    TensorShape([2, 5, 3])
 
     Reference:
 

@@ -1,20 +1,19 @@
-"""GRU cells with random kernels."""
+"""LSTM cells with random kernels."""
 
 from typing import Any
 
 import keras
 
-from tfvn.layers.presets import Preset
-from tfvn.layers.recurrent_cell import StochasticRNNCell
-from tfvn.layers.signatures import given
+from tfvn.layers.constructors import Preset, given
+from tfvn.layers.recurrent.base_cell import StochasticRNNCell
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GRUCell(StochasticRNNCell, keras.layers.GRUCell):
-    """A `keras.layers.GRUCell` whose kernels are distributions.
+class LSTMCell(StochasticRNNCell, keras.layers.LSTMCell):
+    """A `keras.layers.LSTMCell` whose kernels are distributions.
 
     The kernel and the recurrent kernel are drawn before the first step of a sequence and
     held until the last, in training and at inference. A cell works in a
@@ -40,30 +39,30 @@ class GRUCell(StochasticRNNCell, keras.layers.GRUCell):
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
         seed: Integer seed of the noise, that of the dropout included.
-        **kwargs: Every other argument of `keras.layers.GRUCell`. Unless given,
+        **kwargs: Every other argument of `keras.layers.LSTMCell`. Unless given,
             `recurrent_initializer` is orthogonal, and in a variance cell the
             posterior's own.
 
     Call arguments:
-        As `keras.layers.GRUCell`.
+        As `keras.layers.LSTMCell`.
 
     Example:
 
     >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> cell = tfvn.layers.GRUCell(3, posterior="k_tied", kl_weight=1e-3)
+    >>> cell = tfvn.layers.LSTMCell(3, posterior="k_tied", kl_weight=1e-3)
     >>> keras.layers.RNN(cell)(np.ones((2, 5, 4))).shape
     TensorShape([2, 3])
     >>> cell.posterior_distribution("recurrent_kernel").batch_shape
-    TensorShape([3, 9])
+    TensorShape([3, 12])
 
     Reference:
 
     - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
     """
 
-    gates = 3
+    gates = 4
 
     def __init__(
         self,
@@ -74,6 +73,7 @@ class GRUCell(StochasticRNNCell, keras.layers.GRUCell):
         kernel_initializer: Any = None,
         recurrent_initializer: Any = None,
         bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
         kernel_regularizer: Any = None,
         recurrent_regularizer: Any = None,
         bias_regularizer: Any = None,
@@ -82,7 +82,6 @@ class GRUCell(StochasticRNNCell, keras.layers.GRUCell):
         bias_constraint: Any = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        reset_after: bool = True,
         seed: int | None = None,
         *,
         posterior: Any = "mean_field",
@@ -96,42 +95,39 @@ class GRUCell(StochasticRNNCell, keras.layers.GRUCell):
     ):
         super().__init__(**given(locals()))
 
-    @property
-    def bias_shape(self) -> tuple[int, ...]:
-        columns = self.gates * self.units
-        # One bias for the inputs and one for the state.
-        return (2, columns) if self.reset_after else (columns,)
+    def make_bias_initializer(self) -> Any:
+        if not self.unit_forget_bias:
+            return self.bias_initializer
+        return self._initial_bias
+
+    def _initial_bias(self, shape: Any, **kwargs: Any) -> Tensor:
+        # The gates are input, forget, cell and output.
+        start, end = (
+            self.bias_initializer((size * self.units,), **kwargs) for size in (1, 2)
+        )
+        forget = keras.ops.ones((self.units,), **kwargs)
+        return keras.ops.concatenate([start, forget, end])
 
     def flipped_step(
         self, inputs: Tensor, states: Any, training: bool | None
     ) -> tuple[Tensor, Any]:
-        state = states[0] if isinstance(states, list | tuple) else states
-        x_update, x_reset, x_new = self._add_bias(0, self.input_gates(inputs, training))
-        h_update, h_reset, h_new = self._add_bias(1, self.state_gates(state, training))
-        update = self.recurrent_activation(x_update + h_update)
-        reset = self.recurrent_activation(x_reset + h_reset)
-        if self.reset_after:
-            h_new = reset * h_new
-        else:
-            mask = self.state_mask(state, training)
-            masked = state if mask is None else state * mask[2]
-            h_new = self._held.product("recurrent_kernel", reset * masked, self.gate(2))
-        new = self.activation(x_new + h_new)
-        output = update * state + (1 - update) * new
-        return output, [output] if isinstance(states, list | tuple) else output
-
-    def _add_bias(self, index: int, gates: list[Tensor]) -> list[Tensor]:
-        """Adds the bias of the inputs (0) or of the state (1), if there is one."""
-        if not self.use_bias or (index == 1 and not self.reset_after):
-            return gates
-        bias = self.bias[index] if self.reset_after else self.bias
-        biases = keras.ops.split(bias, self.gates, axis=-1)
-        return [gate + part for gate, part in zip(gates, biases, strict=True)]
+        state, carry = states
+        outputs = self.input_gates(inputs, training)
+        recurrent = self.state_gates(state, training)
+        gates = [x + h for x, h in zip(outputs, recurrent, strict=True)]
+        if self.use_bias:
+            biases = keras.ops.split(self.bias, self.gates, axis=-1)
+            gates = [gate + bias for gate, bias in zip(gates, biases, strict=True)]
+        # The rest of Keras's step.
+        start, forget, new, output = gates
+        carry = self.recurrent_activation(forget) * carry
+        carry += self.recurrent_activation(start) * self.activation(new)
+        state = self.recurrent_activation(output) * self.activation(carry)
+        return state, [state, carry]
 
 
-@keras.saving.register_keras_serializable("tfvn")
-class VarianceGRUCell(Preset, GRUCell, posterior=Variance):
-    """A GRU cell whose weights have mean zero and learned variances.
+class VarianceLSTMCell(Preset, LSTMCell, posterior=Variance):
+    """An LSTM cell whose weights have mean zero and learned variances.
 
     All that the kernels know is in their variances. Averaging predictions over several
     calls makes them good; replacing the weights by their means makes them a random guess.
@@ -145,19 +141,19 @@ class VarianceGRUCell(Preset, GRUCell, posterior=Variance):
     Args:
         units: Positive integer, dimensionality of the output.
         noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
-        **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
-            `keras.layers.GRUCell`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.LSTMCell` and of
+            `keras.layers.LSTMCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial scales.
 
     Call arguments:
-        As `keras.layers.GRUCell`.
+        As `keras.layers.LSTMCell`.
 
     Example:
 
     >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = keras.layers.RNN(tfvn.VarianceGRUCell(3))
+    >>> layer = keras.layers.RNN(tfvn.VarianceLSTMCell(3))
     >>> layer(np.ones((2, 5, 4))).shape
     TensorShape([2, 3])
 
@@ -167,9 +163,8 @@ class VarianceGRUCell(Preset, GRUCell, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutGRUCell(Preset, GRUCell, posterior=GaussianDropout):
-    """A GRU cell whose weights carry learned Gaussian noise.
+class GaussianDropoutLSTMCell(Preset, LSTMCell, posterior=GaussianDropout):
+    """An LSTM cell whose weights carry learned Gaussian noise.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
     each, or several.
@@ -181,19 +176,19 @@ class GaussianDropoutGRUCell(Preset, GRUCell, posterior=GaussianDropout):
         initial_log_alpha: Where log alpha starts.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
-            `keras.layers.GRUCell`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.LSTMCell` and of
+            `keras.layers.LSTMCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial means.
 
     Call arguments:
-        As `keras.layers.GRUCell`.
+        As `keras.layers.LSTMCell`.
 
     Example:
 
     >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = keras.layers.RNN(tfvn.GaussianDropoutGRUCell(3, kl_weight=1e-3))
+    >>> layer = keras.layers.RNN(tfvn.GaussianDropoutLSTMCell(3, kl_weight=1e-3))
     >>> layer(np.ones((2, 5, 4))).shape
     TensorShape([2, 3])
 
@@ -203,9 +198,8 @@ class GaussianDropoutGRUCell(Preset, GRUCell, posterior=GaussianDropout):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
-class MeanFieldGRUCell(Preset, GRUCell, posterior=MeanField):
-    """A GRU cell whose weights are independent Normals.
+class MeanFieldLSTMCell(Preset, LSTMCell, posterior=MeanField):
+    """An LSTM cell whose weights are independent Normals.
 
     The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
     kernel and for the recurrent kernel.
@@ -216,19 +210,19 @@ class MeanFieldGRUCell(Preset, GRUCell, posterior=MeanField):
             initializer.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
-            `keras.layers.GRUCell`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.LSTMCell` and of
+            `keras.layers.LSTMCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial means.
 
     Call arguments:
-        As `keras.layers.GRUCell`.
+        As `keras.layers.LSTMCell`.
 
     Example:
 
     >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = keras.layers.RNN(tfvn.MeanFieldGRUCell(3, kl_weight=1e-3))
+    >>> layer = keras.layers.RNN(tfvn.MeanFieldLSTMCell(3, kl_weight=1e-3))
     >>> layer(np.ones((2, 5, 4))).shape
     TensorShape([2, 3])
 
@@ -239,9 +233,8 @@ class MeanFieldGRUCell(Preset, GRUCell, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
-class KTiedGRUCell(Preset, GRUCell, posterior=KTied):
-    """A GRU cell whose weights are Normals with scales of low rank.
+class KTiedLSTMCell(Preset, LSTMCell, posterior=KTied):
+    """An LSTM cell whose weights are Normals with scales of low rank.
 
     The standard deviations of each kernel, a matrix with a column for each unit of each
     gate, have low rank: the cell has few more parameters than a deterministic one.
@@ -251,19 +244,19 @@ class KTiedGRUCell(Preset, GRUCell, posterior=KTied):
         rank: Rank of the standard deviations; `None` is 2, or less for a small kernel.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
-            `keras.layers.GRUCell`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.LSTMCell` and of
+            `keras.layers.LSTMCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial means.
 
     Call arguments:
-        As `keras.layers.GRUCell`.
+        As `keras.layers.LSTMCell`.
 
     Example:
 
     >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = keras.layers.RNN(tfvn.KTiedGRUCell(3, kl_weight=1e-3))
+    >>> layer = keras.layers.RNN(tfvn.KTiedLSTMCell(3, kl_weight=1e-3))
     >>> layer(np.ones((2, 5, 4))).shape
     TensorShape([2, 3])
 

@@ -6,8 +6,7 @@ import keras
 
 from tfvn.kernel import KernelSpec
 from tfvn.layers.base import StochasticLayer
-from tfvn.layers.presets import Preset
-from tfvn.layers.signatures import given
+from tfvn.layers.constructors import Preset, given
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
@@ -27,16 +26,25 @@ class Dense(StochasticLayer, keras.layers.Dense):
         prior: What the posterior is measured against: `"normal"`, `"log_uniform"`,
             `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
             `tfd.Distribution` that broadcasts to the kernel, or `None` for no KL.
-            `"auto"` is the posterior's own default.
+            `"auto"` is the posterior's own default. A distribution with a
+            `tf.Variable`, a `keras.Variable` or a `tfp.util.TransformedVariable` among
+            its parameters is learned, in the variable group `"prior"`.
         estimator: How noise reaches the output: `"local"`, `"flipout"`, `"weights"`
             or `"mean"`. `None` is the default for the posterior.
-        kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
+        kl_method: `"analytic"`, `"monte_carlo"` (one sample; the one of the forward
+            pass where the estimator draws kernels), or `"auto"`, which is analytic
+            wherever there is a closed form.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
-            examples, `1 / number_of_training_examples`.
+            examples, `1 / number_of_training_examples`. `None` is for a `tfvn.Model`,
+            which finds it; in a stock Keras model it acts as 1, with a warning.
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise.
-        **kwargs: Every other argument of `keras.layers.Dense`.
+        seed: Integer seed of the noise. `None` is a seed that
+            `keras.utils.set_random_seed` determines.
+        **kwargs: Every other argument of `keras.layers.Dense`. Its
+            `kernel_initializer`, `kernel_regularizer` and `kernel_constraint` act on
+            the variable that stands where the kernel would: the means or, in a variance
+            layer, the scales.
 
     Input shape:
         `(batch_size, ..., input_dim)`.
@@ -97,7 +105,6 @@ class Dense(StochasticLayer, keras.layers.Dense):
         return keras.ops.matmul(keras.ops.matmul(inputs, left), right)
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class VarianceDense(Preset, Dense, posterior=Variance):
     """A dense layer whose weights have mean zero and learned variances.
 
@@ -134,7 +141,6 @@ class VarianceDense(Preset, Dense, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class GaussianDropoutDense(Preset, Dense, posterior=GaussianDropout):
     """A dense layer whose weights carry learned Gaussian noise.
 
@@ -175,7 +181,6 @@ class GaussianDropoutDense(Preset, Dense, posterior=GaussianDropout):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class MeanFieldDense(Preset, Dense, posterior=MeanField):
     """A dense layer whose weights are independent Normals.
 
@@ -210,7 +215,6 @@ class MeanFieldDense(Preset, Dense, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class KTiedDense(Preset, Dense, posterior=KTied):
     """A dense layer whose weights are Normals with scales of low rank.
 

@@ -5,9 +5,8 @@ from typing import Any
 import keras
 
 from tfvn.kernel import KernelSpec
-from tfvn.layers.base_convolution import StochasticConvolution
-from tfvn.layers.presets import Preset
-from tfvn.layers.signatures import given
+from tfvn.layers.constructors import Preset, given
+from tfvn.layers.convolutional.base import StochasticConvolution
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
@@ -96,7 +95,6 @@ class Conv2DTranspose(StochasticConvolution, keras.layers.Conv2DTranspose):
         return self.mix_channels(outputs, right[None])
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class VarianceConv2DTranspose(Preset, Conv2DTranspose, posterior=Variance):
     """A transposed 2D convolution whose weights have mean zero and learned variances.
 
@@ -130,7 +128,6 @@ class VarianceConv2DTranspose(Preset, Conv2DTranspose, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class GaussianDropoutConv2DTranspose(
     Preset, Conv2DTranspose, posterior=GaussianDropout
 ):
@@ -171,7 +168,6 @@ class GaussianDropoutConv2DTranspose(
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class MeanFieldConv2DTranspose(Preset, Conv2DTranspose, posterior=MeanField):
     """A transposed 2D convolution whose weights are independent Normals.
 
@@ -208,7 +204,6 @@ class MeanFieldConv2DTranspose(Preset, Conv2DTranspose, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class KTiedConv2DTranspose(Preset, Conv2DTranspose, posterior=KTied):
     """A transposed 2D convolution whose weights are Normals with scales of low rank.
 

@@ -1,23 +1,26 @@
-"""GRU layers with random kernels."""
+"""GRU cells with random kernels."""
 
 from typing import Any
 
 import keras
 
-from tfvn.layers.gru_cell import GRUCell
-from tfvn.layers.presets import Preset
-from tfvn.layers.recurrent_layer import StochasticRNN
-from tfvn.layers.signatures import given
+from tfvn.layers.constructors import Preset, given
+from tfvn.layers.recurrent.base_cell import StochasticRNNCell
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
+
+Tensor = Any
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GRU(StochasticRNN, keras.layers.GRU):
-    """A `keras.layers.GRU` whose kernels are distributions.
+class GRUCell(StochasticRNNCell, keras.layers.GRUCell):
+    """A `keras.layers.GRUCell` whose kernels are distributions.
 
-    The kernel and the recurrent kernel are drawn once for a batch of sequences and held
-    along them, in training and at inference; see `tfvn.layers.GRUCell`. The layer's
-    random weights, their KL and its weight are those of `layer.cell`.
+    The kernel and the recurrent kernel are drawn before the first step of a sequence and
+    held until the last, in training and at inference. A cell works in a
+    `keras.layers.RNN`, alone or stacked; called by itself, it draws for that one step.
+
+    `estimator="weights"` draws one pair of kernels for the whole batch. `"flipout"` flips
+    the signs of their noise for each example, and holds the signs along the sequence.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -36,27 +39,22 @@ class GRU(StochasticRNN, keras.layers.GRU):
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
         seed: Integer seed of the noise, that of the dropout included.
-        **kwargs: Every other argument of `keras.layers.GRU`. Unless given,
-            `recurrent_initializer` is orthogonal, and in a variance layer the
+        **kwargs: Every other argument of `keras.layers.GRUCell`. Unless given,
+            `recurrent_initializer` is orthogonal, and in a variance cell the
             posterior's own.
 
     Call arguments:
-        As `keras.layers.GRU`.
-
-    Input shape:
-        `(batch_size, timesteps, features)`.
-
-    Output shape:
-        As `keras.layers.GRU`.
+        As `keras.layers.GRUCell`.
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = tfvn.layers.GRU(3, posterior="mean_field", kl_weight=1e-3)
-    >>> layer(np.ones((2, 5, 4))).shape
+    >>> cell = tfvn.layers.GRUCell(3, posterior="k_tied", kl_weight=1e-3)
+    >>> keras.layers.RNN(cell)(np.ones((2, 5, 4))).shape
     TensorShape([2, 3])
-    >>> layer.posterior_distribution("recurrent_kernel").batch_shape
+    >>> cell.posterior_distribution("recurrent_kernel").batch_shape
     TensorShape([3, 9])
 
     Reference:
@@ -64,7 +62,7 @@ class GRU(StochasticRNN, keras.layers.GRU):
     - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
     """
 
-    cell_class = GRUCell
+    gates = 3
 
     def __init__(
         self,
@@ -78,20 +76,13 @@ class GRU(StochasticRNN, keras.layers.GRU):
         kernel_regularizer: Any = None,
         recurrent_regularizer: Any = None,
         bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
         kernel_constraint: Any = None,
         recurrent_constraint: Any = None,
         bias_constraint: Any = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        seed: int | None = None,
-        return_sequences: bool = False,
-        return_state: bool = False,
-        go_backwards: bool = False,
-        stateful: bool = False,
-        unroll: bool = False,
         reset_after: bool = True,
-        use_cudnn: bool | str = "auto",
+        seed: int | None = None,
         *,
         posterior: Any = "mean_field",
         prior: Any = "auto",
@@ -104,14 +95,45 @@ class GRU(StochasticRNN, keras.layers.GRU):
     ):
         super().__init__(**given(locals()))
 
+    @property
+    def bias_shape(self) -> tuple[int, ...]:
+        columns = self.gates * self.units
+        # One bias for the inputs and one for the state.
+        return (2, columns) if self.reset_after else (columns,)
 
-@keras.saving.register_keras_serializable("tfvn")
-class VarianceGRU(Preset, GRU, posterior=Variance):
-    """A GRU layer whose weights have mean zero and learned variances.
+    def flipped_step(
+        self, inputs: Tensor, states: Any, training: bool | None
+    ) -> tuple[Tensor, Any]:
+        state = states[0] if isinstance(states, list | tuple) else states
+        x_update, x_reset, x_new = self._add_bias(0, self.input_gates(inputs, training))
+        h_update, h_reset, h_new = self._add_bias(1, self.state_gates(state, training))
+        update = self.recurrent_activation(x_update + h_update)
+        reset = self.recurrent_activation(x_reset + h_reset)
+        if self.reset_after:
+            h_new = reset * h_new
+        else:
+            mask = self.state_mask(state, training)
+            masked = state if mask is None else state * mask[2]
+            h_new = self._held.product("recurrent_kernel", reset * masked, self.gate(2))
+        new = self.activation(x_new + h_new)
+        output = update * state + (1 - update) * new
+        return output, [output] if isinstance(states, list | tuple) else output
+
+    def _add_bias(self, index: int, gates: list[Tensor]) -> list[Tensor]:
+        """Adds the bias of the inputs (0) or of the state (1), if there is one."""
+        if not self.use_bias or (index == 1 and not self.reset_after):
+            return gates
+        bias = self.bias[index] if self.reset_after else self.bias
+        biases = keras.ops.split(bias, self.gates, axis=-1)
+        return [gate + part for gate, part in zip(gates, biases, strict=True)]
+
+
+class VarianceGRUCell(Preset, GRUCell, posterior=Variance):
+    """A GRU cell whose weights have mean zero and learned variances.
 
     All that the kernels know is in their variances. Averaging predictions over several
     calls makes them good; replacing the weights by their means makes them a random guess.
-    With the default prior the KL is constant, so the layer adds nothing to the loss.
+    With the default prior the KL is constant, so the cell adds nothing to the loss.
 
     The outputs are centred at zero, or nearly so, for every input: a nonlinear layer has
     to follow, best behind batch normalization. Its statistics are then those of many
@@ -121,26 +143,21 @@ class VarianceGRU(Preset, GRU, posterior=Variance):
     Args:
         units: Positive integer, dimensionality of the output.
         noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
-        **kwargs: Every other argument of `tfvn.layers.GRU` and of
-            `keras.layers.GRU`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
+            `keras.layers.GRUCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial scales.
 
     Call arguments:
-        As `keras.layers.GRU`.
-
-    Input shape:
-        `(batch_size, timesteps, features)`.
-
-    Output shape:
-        As `keras.layers.GRU`.
+        As `keras.layers.GRUCell`.
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = tfvn.VarianceGRU(3, return_sequences=True)
+    >>> layer = keras.layers.RNN(tfvn.VarianceGRUCell(3))
     >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 5, 3])
+    TensorShape([2, 3])
 
     Reference:
 
@@ -148,9 +165,8 @@ class VarianceGRU(Preset, GRU, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
-class GaussianDropoutGRU(Preset, GRU, posterior=GaussianDropout):
-    """A GRU layer whose weights carry learned Gaussian noise.
+class GaussianDropoutGRUCell(Preset, GRUCell, posterior=GaussianDropout):
+    """A GRU cell whose weights carry learned Gaussian noise.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
     each, or several.
@@ -162,26 +178,21 @@ class GaussianDropoutGRU(Preset, GRU, posterior=GaussianDropout):
         initial_log_alpha: Where log alpha starts.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.GRU` and of
-            `keras.layers.GRU`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
+            `keras.layers.GRUCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial means.
 
     Call arguments:
-        As `keras.layers.GRU`.
-
-    Input shape:
-        `(batch_size, timesteps, features)`.
-
-    Output shape:
-        As `keras.layers.GRU`.
+        As `keras.layers.GRUCell`.
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = tfvn.GaussianDropoutGRU(3, return_sequences=True, kl_weight=1e-3)
+    >>> layer = keras.layers.RNN(tfvn.GaussianDropoutGRUCell(3, kl_weight=1e-3))
     >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 5, 3])
+    TensorShape([2, 3])
 
     Reference:
 
@@ -189,9 +200,8 @@ class GaussianDropoutGRU(Preset, GRU, posterior=GaussianDropout):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
-class MeanFieldGRU(Preset, GRU, posterior=MeanField):
-    """A GRU layer whose weights are independent Normals.
+class MeanFieldGRUCell(Preset, GRUCell, posterior=MeanField):
+    """A GRU cell whose weights are independent Normals.
 
     The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
     kernel and for the recurrent kernel.
@@ -202,26 +212,21 @@ class MeanFieldGRU(Preset, GRU, posterior=MeanField):
             initializer.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.GRU` and of
-            `keras.layers.GRU`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
+            `keras.layers.GRUCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial means.
 
     Call arguments:
-        As `keras.layers.GRU`.
-
-    Input shape:
-        `(batch_size, timesteps, features)`.
-
-    Output shape:
-        As `keras.layers.GRU`.
+        As `keras.layers.GRUCell`.
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = tfvn.MeanFieldGRU(3, return_sequences=True, kl_weight=1e-3)
+    >>> layer = keras.layers.RNN(tfvn.MeanFieldGRUCell(3, kl_weight=1e-3))
     >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 5, 3])
+    TensorShape([2, 3])
 
     Reference:
 
@@ -230,38 +235,32 @@ class MeanFieldGRU(Preset, GRU, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
-class KTiedGRU(Preset, GRU, posterior=KTied):
-    """A GRU layer whose weights are Normals with scales of low rank.
+class KTiedGRUCell(Preset, GRUCell, posterior=KTied):
+    """A GRU cell whose weights are Normals with scales of low rank.
 
     The standard deviations of each kernel, a matrix with a column for each unit of each
-    gate, have low rank: the layer has few more parameters than a deterministic one.
+    gate, have low rank: the cell has few more parameters than a deterministic one.
 
     Args:
         units: Positive integer, dimensionality of the output.
         rank: Rank of the standard deviations; `None` is 2, or less for a small kernel.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
-        **kwargs: Every other argument of `tfvn.layers.GRU` and of
-            `keras.layers.GRU`; `kernel_initializer` and `recurrent_initializer`
+        **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
+            `keras.layers.GRUCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial means.
 
     Call arguments:
-        As `keras.layers.GRU`.
-
-    Input shape:
-        `(batch_size, timesteps, features)`.
-
-    Output shape:
-        As `keras.layers.GRU`.
+        As `keras.layers.GRUCell`.
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> import tfvn
-    >>> layer = tfvn.KTiedGRU(3, return_sequences=True, kl_weight=1e-3)
+    >>> layer = keras.layers.RNN(tfvn.KTiedGRUCell(3, kl_weight=1e-3))
     >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 5, 3])
+    TensorShape([2, 3])
 
     Reference:
 

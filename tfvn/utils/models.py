@@ -1,11 +1,48 @@
-"""Which of the compiled losses belongs to which output of a model."""
+"""What is inside a model: its layers, its graph, and the losses of its outputs."""
 
 from typing import Any
 
 import keras
 
-from tfvn.layers.inside import functional_graph, last_layer
-from tfvn.likelihoods import Likelihood, likelihood_of
+from tfvn.utils import private
+
+
+def all_layers(model: keras.Layer) -> list[keras.Layer]:
+    """Returns a model and all layers in it, however deep, each once."""
+    return private.flatten_layers(model)
+
+
+def functional_graph(operation: Any) -> Any:
+    """Returns the graph that a call of a model follows, or `None` for other calls."""
+    call = getattr(type(operation), "call", None)
+    if isinstance(operation, private.Functional) and call is private.Functional.call:
+        return operation
+    if isinstance(operation, keras.Sequential) and call is keras.Sequential.call:
+        # What a sequential model builds for itself, unless its inputs are structures.
+        return private.graph_of_sequential(operation)
+    return None
+
+
+def last_layer(symbol: Any) -> Any:
+    """Returns the layer, or the operation, that a symbolic output comes from.
+
+    Of a nested model that is its own last layer, and of one that is applied to each time
+    step, the layer that is applied.
+    """
+    layer, index = private.history(symbol)
+    while isinstance(layer, keras.layers.TimeDistributed):
+        layer = layer.layer
+    graph = functional_graph(layer)
+    return layer if graph is None else last_layer(graph.outputs[index])
+
+
+def has_noise_per_example(model: keras.Layer) -> bool:
+    """Whether the examples of a batch get independent noise in every layer."""
+    # Of layers that don't say, Keras's dropout has, and most others have no noise.
+    return all(
+        getattr(layer, "noise_per_example", True) is not False
+        for layer in all_layers(model)
+    )
 
 
 def losses_of(model: keras.Model, structure: Any) -> list[Any]:
@@ -51,18 +88,3 @@ def last_layers(model: keras.Model, count: int) -> list[Any]:
     if graph is None or len(graph.outputs) != count:
         return [None] * count
     return [last_layer(symbol) for symbol in graph.outputs]
-
-
-def likelihoods_of(model: keras.Model, structure: Any) -> list[Likelihood | None]:
-    """Returns the likelihood that the loss or else the last layer of an output has.
-
-    Args:
-        model: The model.
-        structure: The structure of its outputs, with anything in it.
-    """
-    losses = losses_of(model, structure)
-    layers = last_layers(model, len(losses))
-    return [
-        likelihood_of(loss) or (likelihood_of(layer) if layer is not None else None)
-        for loss, layer in zip(losses, layers, strict=True)
-    ]

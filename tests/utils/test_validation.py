@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfvn import validation
+from tfvn.utils import validation
 
 WHOLE = [3, np.int64(3), np.uint8(3), np.array(3), tf.constant(3)]
 NUMBERS = [0.5, np.float32(0.5), np.float16(0.5), np.array(0.5), tf.constant(0.5)]
@@ -51,9 +51,7 @@ def test_bounds():
         with pytest.raises(
             ValueError, match="greater than 0 and smaller than 1 or None"
         ):
-            validation.check_number(
-                "n", value, above=0, below=1, alternative=" or None"
-            )
+            validation.check_number("n", value, above=0, below=1, remark=" or None")
 
 
 def test_choices():
@@ -64,3 +62,14 @@ def test_choices():
             ValueError, match=r"one of \['min', 'max'\]. Received: mode="
         ):
             validation.check_choice("mode", value, ("min", "max"))
+
+
+def test_none_where_it_is_allowed():
+    assert validation.check_count("steps", None, or_none=True) is None
+    assert validation.check_number("scale", None, above=0, or_none=True) is None
+    with pytest.raises(ValueError, match=r"be `None` or an integer of .*steps=0"):
+        validation.check_count("steps", 0, or_none=True)
+    with pytest.raises(ValueError, match=r"be `None` or a finite number .*scale=-1"):
+        validation.check_number("scale", -1, above=0, or_none=True)
+    with pytest.raises(ValueError, match=r"must be an integer.*steps=None"):
+        validation.check_count("steps", None)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from kl_references import value_and_gradients
 
-from tfvn.distributions import sums
+from tfvn.distributions import sums_over_weights as sums
 
 
 def positive(*shape):

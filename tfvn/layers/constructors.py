@@ -1,4 +1,4 @@
-"""Layers that name one posterior: `VarianceDense` and the like."""
+"""How layers with many arguments are made, and those that name one posterior."""
 
 import inspect
 from typing import Any
@@ -8,12 +8,30 @@ import keras
 from tfvn.posteriors import Posterior
 
 
+def given(scope: dict[str, Any], *kept: str) -> dict[str, Any]:
+    """Returns the arguments of a method, by name, from its `locals()`.
+
+    A constructor writes down the arguments of its Keras twin and its own, for people and
+    tools to read, and passes them on in one line. A test compares them with the twin's.
+
+    Args:
+        scope: The `locals()` of a method that has `**kwargs` and no other variables yet.
+        *kept: Arguments that are not passed on.
+    """
+    # `super()` makes the class a local variable.
+    left_out = ("self", "kwargs", "__class__", *kept)
+    own = {name: value for name, value in scope.items() if name not in left_out}
+    return {**own, **scope["kwargs"]}
+
+
 class Preset(keras.Layer):
     """A layer whose posterior is fixed, and whose arguments are the layer's own.
 
     A preset inherits from this class and from a generic layer, and names its posterior:
     `class VarianceDense(Preset, Dense, posterior=Variance)`. Its constructor takes the
-    arguments of the layer, but for `posterior`, and those of the posterior.
+    arguments of the layer, but for `posterior`, and those of the posterior. Keras saves
+    it under the name of the Python package that it is written in, here `tfvn`, unless
+    it is registered under another.
     """
 
     posterior_class: type[Posterior]
@@ -24,6 +42,8 @@ class Preset(keras.Layer):
         if posterior is not None:
             cls.posterior_class = posterior
             _add_constructor(cls)
+            package = cls.__module__.partition(".")[0]
+            keras.saving.register_keras_serializable(package)(cls)
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()

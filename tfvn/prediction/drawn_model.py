@@ -8,13 +8,13 @@ import keras
 import numpy as np
 
 from tfvn import random
+from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
 from tfvn.layers.heads import LikelihoodHead
-from tfvn.layers.inside import all_layers, stochastic_layers
-from tfvn.layers.random_weights_layer import RandomWeightsLayer
-from tfvn.layers.recurrent_layer import ReplacesCell, StochasticRNN
+from tfvn.layers.recurrent.base_layer import ReplacesCell, StochasticRNN
 from tfvn.prediction import noise
 from tfvn.prediction.program import functional_graph
 from tfvn.prediction.seeds import seed_pair
+from tfvn.utils.models import all_layers
 
 Tensor = Any
 

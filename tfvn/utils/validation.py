@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+_NONE_OR = "`None` or "
 
-def check_count(name: str, value: Any, least: int = 1) -> int:
+
+def check_count(name: str, value: Any, least: int = 1, or_none: bool = False) -> Any:
     """Returns an integer argument as an `int`, or raises.
 
     Args:
@@ -21,23 +23,24 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
         value: What the user passed. Any integer type is taken; a float is not, not even
             `3.0`.
         least: The smallest value that is allowed.
+        or_none: Whether `None` is allowed, and returned as it is.
 
     Example:
 
     >>> import numpy as np
-    >>> from tfvn.validation import check_count
+    >>> from tfvn.utils.validation import check_count
     >>> check_count("patience", np.int64(3))
     3
     """
-    count = None
-    if not _is_bool(value):
-        try:
-            count = operator.index(value)
-        except TypeError:
-            count = None
+    if value is None and or_none:
+        return None
+    try:
+        count = None if _is_bool(value) else operator.index(value)
+    except TypeError:
+        count = None
     if count is None or count < least:
         raise ValueError(
-            f"Argument `{name}` must be an integer of at least {least}. "
+            f"Argument `{name}` must be {_NONE_OR * or_none}an integer of at least {least}. "
             f"Received: {name}={value!r}"
         )
     return count
@@ -50,8 +53,9 @@ def check_number(
     above: float | None = None,
     most: float | None = None,
     below: float | None = None,
-    alternative: str = "",
-) -> float:
+    remark: str = "",
+    or_none: bool = False,
+) -> Any:
     """Returns a finite number as a `float` (an integer as an `int`), or raises.
 
     Args:
@@ -61,15 +65,18 @@ def check_number(
         above: What the number must be greater than.
         most: The largest value that is allowed.
         below: What the number must be smaller than.
-        alternative: What else the argument may be, for the error message: `" or None"`.
+        remark: What else the error message says of the argument.
+        or_none: Whether `None` is allowed, and returned as it is.
 
     Example:
 
     >>> import numpy as np
-    >>> from tfvn.validation import check_number
+    >>> from tfvn.utils.validation import check_number
     >>> check_number("factor", np.float32(0.5), above=0, below=1)
     0.5
     """
+    if value is None and or_none:
+        return None
     bounds: Any = (
         (least, "of at least", operator.ge),
         (above, "greater than", operator.gt),
@@ -84,10 +91,9 @@ def check_number(
         or not all(holds(number, bound) for bound, _, holds in given)
     ):
         wanted = " and ".join(f"{text} {bound}" for bound, text, _ in given)
-        expected = f"a finite number {wanted}".strip()
+        expected = f"{_NONE_OR * or_none}a finite number {wanted}".strip()
         raise ValueError(
-            f"Argument `{name}` must be {expected}{alternative}. "
-            f"Received: {name}={value!r}"
+            f"Argument `{name}` must be {expected}{remark}. Received: {name}={value!r}"
         )
     return number
 
@@ -102,7 +108,7 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
 
     Example:
 
-    >>> from tfvn.validation import check_choice
+    >>> from tfvn.utils.validation import check_choice
     >>> check_choice("mode", "min", ("min", "max"))
     'min'
     """

@@ -78,22 +78,26 @@ class HoldsDraws(keras.Layer):
             )
         self._held = self.draw(inputs, call.get_value("training"))
 
-    def hold_for_step(self, inputs: Tensor, states: Any, training: bool | None) -> None:
-        """Draws in a step for which, and for those before it, it has not been done."""
-        if self._held is not None:
-            return
-        entry = getattr(_current_call(), "entry_layer", self)
-        if entry is not self and _is_repeated(states):
-            raise RuntimeError(
-                f"`{type(self).__name__}` would draw anew in every step of a loop in a "
-                "graph; pass the cell to `keras.layers.RNN` itself or in a list of cells."
-            )
-        self._held = self.draw(inputs, training)
+    def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
+        call = _current_call()
+        if self._held is None:
+            if getattr(call, "entry_layer", self) is not self and _is_repeated(states):
+                raise RuntimeError(
+                    f"`{type(self).__name__}` would draw anew in every step of a loop in a "
+                    "graph; pass the cell to `keras.layers.RNN` itself or in a list of "
+                    "cells."
+                )
+            self._held = self.draw(inputs, training)
+        try:
+            return self.step(inputs, states, training)
+        finally:
+            # What no call of a layer lets go of.
+            if isinstance(call, threading.Thread):
+                self._held = self._dropout_mask = self._recurrent_dropout_mask = None
 
-    def release_after_step(self) -> None:
-        """Lets go of what no call of a layer will."""
-        if isinstance(_current_call(), threading.Thread):
-            self._held = self._dropout_mask = self._recurrent_dropout_mask = None
+    def step(self, inputs: Tensor, states: Any, training: bool) -> Any:
+        """Returns the output and the states of a step with what is held: Keras's own."""
+        return super().call(inputs, states, training=training)
 
 
 def _current_call() -> Any:

@@ -4,10 +4,10 @@ import inspect
 from typing import Any
 
 import keras
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
 
 from tfvn import random
-from tfvn.layers.recurrent_cell import StochasticRNNCell
+from tfvn.layers.recurrent.base_cell import StochasticRNNCell
 from tfvn.utils import private
 
 Tensor = Any
@@ -95,9 +95,7 @@ class StochasticRNN(ReplacesCell):
         """Returns KL(posterior || prior), summed over all weights, in nats."""
         return self.cell.kl_divergence()
 
-    def posterior_distribution(
-        self, weight: str = "kernel"
-    ) -> tfp.distributions.Distribution:
+    def posterior_distribution(self, weight: str = "kernel") -> tfd.Distribution:
         """Returns the distribution of the kernel, a batch of scalar weights.
 
         Args:

@@ -6,8 +6,8 @@ import keras
 import tensorflow as tf
 
 from tfvn.kernel import KernelSpec
-from tfvn.layers.held_in_call import HoldsDraws
-from tfvn.layers.random_weights_layer import RandomWeightsLayer
+from tfvn.layers.base import RandomWeightsLayer
+from tfvn.layers.recurrent.held_draws import HoldsDraws
 from tfvn.posteriors import Posterior
 
 Tensor = Any
@@ -117,26 +117,15 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
             options["initializer"] = keras.initializers.Orthogonal()
         self._random_weights[1].build(self.add_weight, recurrent_kernel, **options)
         initializer = self.make_bias_initializer()
-        self._plain_bias = self._build_bias(
+        self._plain_bias = self._finish_build(
             self.bias_shape, kernel, initializer=initializer
         )
-        self._add_prior_variables()
-        self.built = True
 
-    def call(
-        self, inputs: Tensor, states: Any, training: bool = False
-    ) -> tuple[Tensor, Any]:
-        self.hold_for_step(inputs, states, training)
-        try:
-            return self._step(inputs, states, training)
-        finally:
-            self.release_after_step()
-
-    def _step(self, inputs: Tensor, states: Any, training: bool) -> tuple[Tensor, Any]:
+    def step(self, inputs: Tensor, states: Any, training: bool) -> Any:
         if self._held.weight("kernel") is None:
             return self.flipped_step(inputs, states, training)
         # Keras's own step, which reads the kernels off the properties below.
-        return super().call(inputs, states, training=training)
+        return super().step(inputs, states, training)
 
     def get_recurrent_dropout_mask(self, step_input: Tensor) -> Any:
         mask = super().get_recurrent_dropout_mask(step_input)
@@ -171,7 +160,8 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
             self.compute_dtype,
             self.seed_generator,
         )
-        self._add_kl(readings, [held.drawn.get(name) for name in names], training)
+        drawn = [held.drawn.get(name) for name in names]
+        self.add_kl(lambda: self._kl(readings, drawn), training)
         return held
 
     # What Keras's step, and its fused implementations, take for variables.

@@ -5,9 +5,8 @@ from typing import Any
 import keras
 
 from tfvn.kernel import KernelSpec
-from tfvn.layers.base_convolution import StochasticConvolution
-from tfvn.layers.presets import Preset
-from tfvn.layers.signatures import given
+from tfvn.layers.constructors import Preset, given
+from tfvn.layers.convolutional.base import StochasticConvolution
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
@@ -106,7 +105,6 @@ class DepthwiseConv2D(StochasticConvolution, keras.layers.DepthwiseConv2D):
         return self.mix_channels(outputs, keras.ops.swapaxes(weights, 0, 1))
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class VarianceDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=Variance):
     """A depthwise 2D convolution whose weights have mean zero and learned variances.
 
@@ -139,7 +137,6 @@ class VarianceDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class GaussianDropoutDepthwiseConv2D(
     Preset, DepthwiseConv2D, posterior=GaussianDropout
 ):
@@ -179,7 +176,6 @@ class GaussianDropoutDepthwiseConv2D(
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class MeanFieldDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=MeanField):
     """A depthwise 2D convolution whose weights are independent Normals.
 
@@ -215,7 +211,6 @@ class MeanFieldDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class KTiedDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=KTied):
     """A depthwise 2D convolution whose weights are Normals with scales of low rank.
 

@@ -2,8 +2,8 @@
 
 import keras
 
-from tfvn.layers.base_convolution import StochasticPlainConvolution
-from tfvn.layers.presets import Preset
+from tfvn.layers.constructors import Preset
+from tfvn.layers.convolutional.base import StochasticPlainConvolution
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 
@@ -38,7 +38,6 @@ class Conv3D(StochasticPlainConvolution, keras.layers.Conv3D):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class VarianceConv3D(Preset, Conv3D, posterior=Variance):
     """A 3D convolution whose weights have mean zero and learned variances.
 
@@ -71,7 +70,6 @@ class VarianceConv3D(Preset, Conv3D, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class GaussianDropoutConv3D(Preset, Conv3D, posterior=GaussianDropout):
     """A 3D convolution whose weights carry learned Gaussian noise.
 
@@ -109,7 +107,6 @@ class GaussianDropoutConv3D(Preset, Conv3D, posterior=GaussianDropout):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class MeanFieldConv3D(Preset, Conv3D, posterior=MeanField):
     """A 3D convolution whose weights are independent Normals.
 
@@ -145,7 +142,6 @@ class MeanFieldConv3D(Preset, Conv3D, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class KTiedConv3D(Preset, Conv3D, posterior=KTied):
     """A 3D convolution whose weights are Normals with scales of low rank.
 

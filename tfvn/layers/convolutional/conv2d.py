@@ -2,8 +2,8 @@
 
 import keras
 
-from tfvn.layers.base_convolution import StochasticPlainConvolution
-from tfvn.layers.presets import Preset
+from tfvn.layers.constructors import Preset
+from tfvn.layers.convolutional.base import StochasticPlainConvolution
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 
@@ -39,7 +39,6 @@ class Conv2D(StochasticPlainConvolution, keras.layers.Conv2D):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class VarianceConv2D(Preset, Conv2D, posterior=Variance):
     """A 2D convolution whose weights have mean zero and learned variances.
 
@@ -72,7 +71,6 @@ class VarianceConv2D(Preset, Conv2D, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class GaussianDropoutConv2D(Preset, Conv2D, posterior=GaussianDropout):
     """A 2D convolution whose weights carry learned Gaussian noise.
 
@@ -110,7 +108,6 @@ class GaussianDropoutConv2D(Preset, Conv2D, posterior=GaussianDropout):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class MeanFieldConv2D(Preset, Conv2D, posterior=MeanField):
     """A 2D convolution whose weights are independent Normals.
 
@@ -146,7 +143,6 @@ class MeanFieldConv2D(Preset, Conv2D, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class KTiedConv2D(Preset, Conv2D, posterior=KTied):
     """A 2D convolution whose weights are Normals with scales of low rank.
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.lstm_cell import LSTMCell
-from tfvn.layers.presets import Preset
-from tfvn.layers.recurrent_layer import StochasticRNN
-from tfvn.layers.signatures import given
+from tfvn.layers.constructors import Preset, given
+from tfvn.layers.recurrent.base_layer import StochasticRNN
+from tfvn.layers.recurrent.lstm_cell import LSTMCell
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 
@@ -105,7 +104,6 @@ class LSTM(StochasticRNN, keras.layers.LSTM):
         super().__init__(**given(locals()))
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class VarianceLSTM(Preset, LSTM, posterior=Variance):
     """An LSTM layer whose weights have mean zero and learned variances.
 
@@ -148,7 +146,6 @@ class VarianceLSTM(Preset, LSTM, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class GaussianDropoutLSTM(Preset, LSTM, posterior=GaussianDropout):
     """An LSTM layer whose weights carry learned Gaussian noise.
 
@@ -189,7 +186,6 @@ class GaussianDropoutLSTM(Preset, LSTM, posterior=GaussianDropout):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class MeanFieldLSTM(Preset, LSTM, posterior=MeanField):
     """An LSTM layer whose weights are independent Normals.
 
@@ -230,7 +226,6 @@ class MeanFieldLSTM(Preset, LSTM, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class KTiedLSTM(Preset, LSTM, posterior=KTied):
     """An LSTM layer whose weights are Normals with scales of low rank.
 

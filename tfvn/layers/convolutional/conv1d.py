@@ -4,8 +4,8 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.base_convolution import StochasticPlainConvolution
-from tfvn.layers.presets import Preset
+from tfvn.layers.constructors import Preset
+from tfvn.layers.convolutional.base import StochasticPlainConvolution
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
@@ -57,7 +57,6 @@ class Conv1D(StochasticPlainConvolution, keras.layers.Conv1D):
         )
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class VarianceConv1D(Preset, Conv1D, posterior=Variance):
     """A 1D convolution whose weights have mean zero and learned variances.
 
@@ -90,7 +89,6 @@ class VarianceConv1D(Preset, Conv1D, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class GaussianDropoutConv1D(Preset, Conv1D, posterior=GaussianDropout):
     """A 1D convolution whose weights carry learned Gaussian noise.
 
@@ -128,7 +126,6 @@ class GaussianDropoutConv1D(Preset, Conv1D, posterior=GaussianDropout):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class MeanFieldConv1D(Preset, Conv1D, posterior=MeanField):
     """A 1D convolution whose weights are independent Normals.
 
@@ -164,7 +161,6 @@ class MeanFieldConv1D(Preset, Conv1D, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class KTiedConv1D(Preset, Conv1D, posterior=KTied):
     """A 1D convolution whose weights are Normals with scales of low rank.
 

@@ -8,8 +8,7 @@ import keras
 
 from tfvn.kernel import KernelSpec
 from tfvn.layers.base import StochasticLayer
-from tfvn.layers.presets import Preset
-from tfvn.layers.signatures import given
+from tfvn.layers.constructors import Preset, given
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
@@ -173,7 +172,6 @@ def _unused(labels: str, count: int) -> str:
     return "".join(free[: max(count, 0)])
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class VarianceEinsumDense(Preset, EinsumDense, posterior=Variance):
     """A dense einsum layer whose weights have mean zero and learned variances.
 
@@ -206,7 +204,6 @@ class VarianceEinsumDense(Preset, EinsumDense, posterior=Variance):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class GaussianDropoutEinsumDense(Preset, EinsumDense, posterior=GaussianDropout):
     """A dense einsum layer whose weights carry learned Gaussian noise.
 
@@ -246,7 +243,6 @@ class GaussianDropoutEinsumDense(Preset, EinsumDense, posterior=GaussianDropout)
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class MeanFieldEinsumDense(Preset, EinsumDense, posterior=MeanField):
     """A dense einsum layer whose weights are independent Normals.
 
@@ -284,7 +280,6 @@ class MeanFieldEinsumDense(Preset, EinsumDense, posterior=MeanField):
     """
 
 
-@keras.saving.register_keras_serializable("tfvn")
 class KTiedEinsumDense(Preset, EinsumDense, posterior=KTied):
     """A dense einsum layer whose weights are Normals with scales of low rank.
 

@@ -6,7 +6,7 @@ import keras
 
 from tfvn.kernel import KernelSpec
 from tfvn.layers.base import StochasticLayer
-from tfvn.layers.signatures import given
+from tfvn.layers.constructors import given
 
 Tensor = Any
 

@@ -1,0 +1,1 @@
+"""Convolutions with a random kernel."""

@@ -1,0 +1,1 @@
+"""Dense layers with a random kernel."""

@@ -1,0 +1,1 @@
+"""Recurrent layers and cells with random kernels."""

@@ -3,11 +3,13 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from scipy import special, stats
 
 import tfvn
 from tfvn import likelihoods
 from tfvn.prediction.mixture import Mixture
+from tfvn.prediction.outputs import summaries_of
 
 RNG = np.random.default_rng(0)
 ROWS, DRAWS, TARGETS = 4, 7, 2
@@ -153,6 +155,13 @@ def test_samples_are_targets(likelihood):
         assert stats.kstest(pooled, cdf).pvalue > 1e-4
     again = tfvn.PredictiveDistribution.of_draws(likelihood, outputs[:5], seed=1)
     np.testing.assert_allclose(again.samples, answer.samples[:5], rtol=1e-7)
+
+
+def test_samples_of_two_outputs_are_drawn_apart():
+    normal = likelihoods.get("normal")
+    draws, seeds = tf.zeros((3, 5, 2)), tf.reshape(tf.range(6), (3, 2))
+    first, second = summaries_of([draws, draws], [normal], ("samples",), seeds=seeds)
+    assert np.all(first["samples"] != second["samples"])
 
 
 class TestShapes:

@@ -225,6 +225,12 @@ def test_no_retrace_per_call_and_no_model_kept_alive():
     assert reference() is None
 
 
+def test_each_number_of_draws_has_a_trace_of_its_own():
+    model = models.local()
+    for count in (3, 5, 3):
+        assert predict_samples(model, X, num_samples=count).shape[1] == count
+
+
 def test_changed_weights_and_layers_are_seen():
     model = models.local()
     before = predict_samples(model, X, seed=1)

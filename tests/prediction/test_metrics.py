@@ -50,6 +50,14 @@ def test_calibration_error_in_bins_of_equal_width():
     assert expected > 0.02
 
 
+def test_a_confidence_between_two_bins_belongs_to_the_lower_one():
+    # Right with 0.75 and wrong with 0.625, both in the bin (0.5, 0.75].
+    metric = tfvn.metrics.ExpectedCalibrationError(num_bins=4)
+    y_pred = np.array([[0.75, 0.25], [0.625, 0.375]])
+    expected = abs(0.5 - 0.6875)
+    assert measured(metric, np.array([0, 1]), y_pred) == pytest.approx(expected)
+
+
 def test_calibration_error_in_bins_of_equal_mass():
     order = np.argsort(MEAN.max(-1))
     expected = calibration_error(Y, MEAN, np.array_split(order, 7))

@@ -216,6 +216,15 @@ class TestSize:
     def test_of_a_py_dataset_whose_last_batch_is_small(self):
         assert self.size(sequential(), Batches(20)) == SIZE
 
+    def test_of_a_py_dataset_of_many_batches_of_which_the_last_is_small(self):
+        class Many(keras.utils.PyDataset):
+            num_batches = 20
+
+            def __getitem__(self, index):
+                return np.zeros((1 if index == 19 else 5, 2))
+
+        assert train_size.measure(Many()).size == 96
+
     def test_of_a_py_dataset_of_unequal_batches(self):
         class Unequal(Batches):
             bounds = (0, 4, 30, SIZE)

@@ -1,6 +1,7 @@
 """What recurrent layers draw: its law, how long it is held, and that it does not leak."""
 
 import gc
+import itertools
 import threading
 
 import harness
@@ -164,6 +165,23 @@ class TestHeld:
 
         draws = [steps() for _ in range(1000)]
         ztests.assert_uncorrelated(*map(np.stack, zip(*draws, strict=True)))
+
+    def test_not_between_sequences_in_a_model(self, estimator):
+        inputs = keras.Input((5, 4))
+        layer = keras.layers.RNN(self.cell(estimator))
+        model = keras.Model(inputs, [layer(inputs), layer(inputs)])
+        first, second = model(np.repeat(INPUTS[:, None], 5, axis=1))
+        assert np.all(first.numpy() != second.numpy())
+
+
+def test_signs_of_the_kernels_have_nothing_to_do_with_each_other():
+    cell = tfvn.MeanFieldLSTMCell(4, estimator="flipout", kl_weight=1.0, seed=1)
+    cell.build((None, 4))
+    held = cell.estimator.hold(cell.posteriors, 5000, "float32", cell.seed_generator)
+    rows = [held._row_signs[name].numpy() for name in ("kernel", "recurrent_kernel")]
+    columns = held._column_signs.numpy()[:, :4]
+    for one, other in itertools.combinations([*rows, columns], 2):
+        ztests.assert_uncorrelated(one, other)
 
 
 @pytest.mark.parametrize("name", ["MeanFieldLSTM", "VarianceGRU"])

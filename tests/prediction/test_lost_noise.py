@@ -2,6 +2,7 @@
 
 import keras
 import models
+import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
@@ -94,3 +95,24 @@ def test_unknown_noise_that_says_what_it_is():
         [keras.Input((models.FEATURES,)), layer, layers.Dropout(1e-3)]
     )
     assert (predict(model).std > 0).all()
+
+
+class OneMask(layers.Dropout):
+    """A dropout of one's own, whose mask all examples of a batch share."""
+
+    def call(self, inputs, training=False):
+        if not training:
+            return inputs
+        shape = (1, inputs.shape[-1])
+        return keras.random.dropout(
+            inputs, self.rate, noise_shape=shape, seed=self.seed_generator
+        )
+
+
+@pytest.mark.parametrize("seed", [1, np.ones((len(models.X), 2), int)])
+def test_a_call_of_ones_own_may_share_noise_between_examples(seed):
+    model = keras.Sequential([keras.Input((models.FEATURES,)), OneMask(0.5)])
+    answer = tfvn.ensemble_predict(
+        model, models.X, num_samples=20, outputs="regression", seed=seed
+    )
+    assert (answer.std > 0).all()

@@ -3,7 +3,7 @@
 A layer says so by an attribute `noise_per_example`: `True` where the examples of a batch
 get independent noise, `False` where they share some of it, `None` where there is none.
 For Keras's own layers the table below says it. A layer of unknown kind that owns a
-`keras.random.SeedGenerator` gets a pass for each draw, as if a batch shared its noise,
+`keras.random.SeedGenerator`, a `Dropout` with another `call` among them, gets a pass for each draw, as if a batch shared its noise,
 and a seed for each block of rows, as if it did not: slower than need be, and never wrong.
 If its `call` takes `training` and it has no layers inside, it may draw in training only,
 and is called as in training.
@@ -262,7 +262,13 @@ def _check_generator(layer: Any) -> None:
 
 def _is_known(layer: Any) -> bool:
     default = _keras_noise.dispatch(object)
-    return _keras_noise.dispatch(type(layer)) is not default
+    if _keras_noise.dispatch(type(layer)) is default:
+        return False
+    if isinstance(layer, DropoutRNNCell | keras.layers.RNN | DataLayer):
+        return True  # a `call` of one's own around what Keras draws
+    # Elsewhere a `call` of one's own may share the noise between examples.
+    is_own = not type(layer).call.__module__.startswith("keras.")
+    return not (is_own and _generators(layer))
 
 
 def _generators(layer: Any) -> list[keras.random.SeedGenerator]:

@@ -25,12 +25,15 @@ class Record:
             weight, by the layer's identity.
         draws: How many draws of the noise the loss has been computed from.
         is_tracked: Whether the parts of the loss have been noted.
+        asked: The seed generators that were asked for seeds, by identity, in a pass
+            with a stream.
     """
 
     def __init__(self) -> None:
         self.divergences: dict[int, Tensor] = {}
         self.draws = 0
         self.is_tracked = False
+        self.asked: set[int] = set()
 
     def kl(self) -> Tensor:
         """Returns the sum of the divergences of the last pass."""

@@ -129,9 +129,10 @@ class SeedGenerator(keras.random.SeedGenerator):
                 own, rather than one that they share. It matters in a pass with a
                 stream only, where `None` is what is known of the layer.
         """
-        stream = passes.current().stream
-        if stream is not None:
-            return stream.next(per_example)
+        now = passes.current()
+        if now.stream is not None:
+            now.record.asked.add(id(self))
+            return now.stream.next(per_example)
         seed = super().next(ordered=ordered)
         replica = tf.distribute.get_replica_context()
         if replica is not None and replica.num_replicas_in_sync > 1:

@@ -3,23 +3,34 @@
 A layer says so by an attribute `noise_per_example`: `True` where the examples of a batch
 get independent noise, `False` where they share some of it, `None` where there is none.
 For Keras's own layers the table below says it. A layer of unknown kind that owns a
-`keras.random.SeedGenerator` gets a pass for each draw, as if a batch shared its noise,
+`keras.random.SeedGenerator`, a `Dropout` with another `call` among them, gets a pass for
+each draw, as if a batch shared its noise,
 and a seed for each block of rows, as if it did not: slower than need be, and never wrong.
 If its `call` takes `training` and it has no layers inside, it may draw in training only,
 and is called as in training.
 """
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+import re
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tfvn import passes
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.utils import private
 from tfvn.utils.models import all_layers
+
+# The types of TensorFlow's ops that draw random numbers.
+_RANDOM_OP = re.compile(
+    "(Stateful|Stateless)?"
+    "(Multinomial|(Parameterized)?TruncatedNormal|Random|StandardNormal|Uniform)"
+)
 
 
 def noise_of(layer: Any) -> bool | None:
@@ -68,6 +79,53 @@ def prepare(model: keras.Layer) -> None:
                 _wrap(generator, "next", functools.partial(_Next, layer))
 
 
+@contextlib.contextmanager
+def refused(operation: Any) -> Iterator[None]:
+    """Raises if an operation that is not known to draw noise does so, in a trace."""
+    graph = tf.compat.v1.get_default_graph()
+    before = len(graph.get_operations())
+    yield
+    for op in graph.get_operations()[before:]:
+        if _RANDOM_OP.match(op.type):
+            raise ValueError(
+                "Noise of a layer of one's own would be the same in all draws, unless the "
+                "layer has a `keras.random.SeedGenerator` as an attribute, or an attribute "
+                "`noise_per_example` that is `True` or `False`. Received: layer "
+                f"{operation.name!r} of type {type(operation).__name__}, which draws "
+                f"random numbers (op {op.type})"
+            )
+
+
+def check_drawn(model: keras.Layer, asked: set[int]) -> None:
+    """Raises if no layer of a model has drawn noise, and warns if some have not.
+
+    Args:
+        model: A model of which draws have just been traced.
+        asked: The seed generators that were asked for seeds, by identity.
+    """
+    noisy = [layer for layer in all_layers(model) if noise_of(layer) is not None]
+    # A recurrent layer leaves the noise to its cell.
+    noisy = [layer for layer in noisy if not isinstance(layer, keras.layers.RNN)]
+    lost = [
+        layer
+        for layer in noisy
+        if private.seed_generators(layer)
+        and not asked & set(map(id, private.seed_generators(layer)))
+    ]
+    if not lost:
+        return
+    names = ", ".join(repr(layer.name) for layer in lost)
+    message = (
+        "The ensemble lacks the noise of a layer that drew none; let it draw at inference "
+        "too: call it always and hand it `training`, instead of calling it `if training`, "
+        "and not in a `tf.function` that an earlier call has traced. "
+        f"Received: layer {names}"
+    )
+    if len(lost) == len(noisy):
+        raise ValueError(message)
+    warnings.warn(message, stacklevel=2)
+
+
 def _wrap(owner: Any, name: str, wrapper: Callable) -> None:
     # In the instance's own dictionary: Keras's layers lock their attributes when built.
     attributes = vars(owner)
@@ -106,12 +164,13 @@ class _Next:
         functools.update_wrapper(self, own)
 
     def __call__(self, ordered: bool = True, per_example: bool | None = None) -> Any:
-        stream = passes.current().stream
-        if stream is None:
-            return self.__wrapped__(ordered=ordered)  # type: ignore[attr-defined]
+        own, now = self.__wrapped__, passes.current()  # type: ignore[attr-defined]
+        if now.stream is None:
+            return own(ordered=ordered)
+        now.record.asked.add(id(own.__self__))
         if per_example is None:
             per_example = bool(noise_of(self._layer)) or is_unknown(self._layer)
-        return stream.next(per_example)
+        return now.stream.next(per_example)
 
 
 @functools.singledispatch
@@ -201,4 +260,10 @@ def _check_generator(layer: Any) -> None:
 
 def _is_known(layer: Any) -> bool:
     default = _keras_noise.dispatch(object)
-    return _keras_noise.dispatch(type(layer)) is not default
+    if _keras_noise.dispatch(type(layer)) is default:
+        return False
+    if isinstance(layer, private.DropoutRNNCell | keras.layers.RNN | private.DataLayer):
+        return True  # the user's `call` surrounds what Keras draws
+    # Elsewhere the user's `call` may share the noise between examples.
+    is_own = not type(layer).call.__module__.startswith("keras.")
+    return not (is_own and private.seed_generators(layer))

@@ -175,7 +175,8 @@ class Program:
         # Each draw has states of its own.
         is_noisy = noise.is_noisy(operation) or bool(state_variables(operation))
         if not waits and not is_noisy:
-            return operation(*args, **kwargs)
+            with noise.refused(operation):
+                return operation(*args, **kwargs)
         graph = functional_graph(operation)
         if is_noisy and graph is not None and _fits(graph, args, kwargs):
             inputs = [

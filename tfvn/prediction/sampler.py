@@ -212,7 +212,8 @@ class Sampler:
             level: The probability of the interval of outputs that have a distribution.
         """
         model = self._model()
-        drawing = dataclasses.replace(self._pass, draws_noise=True)
+        record = passes.Record()
+        drawing = dataclasses.replace(self._pass, draws_noise=True, record=record)
         with passes.entered(drawing):
             program = Program(model, x)
             held = program.held
@@ -259,6 +260,7 @@ class Sampler:
                 tf.TensorSpec([], tf.int32),
                 [tf.TensorSpec(s.shape, s.dtype) for s in states],
             )
+            noise.check_drawn(model, record.asked)
             # Losses of a pass, of activity regularizers say, are none of the model's.
             private.clear_losses(model)
             size = self.block_size(num_samples)

@@ -1,11 +1,11 @@
-"""The `tfvn` command: its arguments, read before TensorFlow is imported.
+"""The `tfvn` command, which reads its arguments before it imports TensorFlow.
 
 This module is outside the package on purpose. Importing anything of `tfvn` runs
-`tfvn/__init__.py`, which imports TensorFlow and takes seconds. Help and mistakes in the
-arguments are answered here at once; then the function `run` of `tfvn/cli/<command>.py` is
-imported, and called with the arguments by name.
+`tfvn/__init__.py`, which imports TensorFlow and takes seconds. This module prints help and
+errors in the arguments at once; then it imports the function `run` of
+`tfvn/cli/<command>.py` and calls it with the arguments by name.
 
-`TF_CPP_MIN_LOG_LEVEL=0 tfvn ...` shows everything TensorFlow has to say.
+`TF_CPP_MIN_LOG_LEVEL=0 tfvn ...` shows all log lines of TensorFlow.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from typing import Any, NoReturn
 
-# What fits the seeds of a served model, and all that Keras seeds.
+# The largest seed that served models and everything that Keras seeds accept.
 _LARGEST_SEED = 2**31 - 1
 
 _DESCRIPTION = """\
@@ -35,10 +35,10 @@ examples:
   tfvn quickstart               train on the digits inside the package
   tfvn quickstart --epochs 5    the same, shorter and less accurate
   tfvn inspect saved_models/digits
-                                what an export answers, and what it is made of
+                                show the signatures and layers of an export
   tfvn predict saved_models/digits --input images.npy
-                                what it answers for these rows, without a server
-  tfvn COMMAND --help           what a command does and takes
+                                predict for these rows, without a server
+  tfvn COMMAND --help           what a command does, and its options
 """
 
 _QUICKSTART = """\
@@ -51,8 +51,8 @@ It prints the test accuracy three ways:
   20 samples     the average of 20 draws: better than one
 
 and the predictive entropy on digits, on inverted digits and on noise: the
-network is less sure of inputs unlike those it was trained on. In the end the
-ensemble is exported for TensorFlow Serving, loaded and asked.
+network is less sure of inputs that differ from its training data. At the end
+it exports the ensemble for TensorFlow Serving, loads the export and calls it.
 """
 
 _QUICKSTART_EXAMPLES = """\
@@ -62,11 +62,11 @@ examples:
 """
 
 _INSPECT = """\
-Show what a saved model holds.
+Show what is in a saved model.
 
-For an export of `tfvn.export_ensemble`, or a directory of versions (then the
-newest): its signatures with names, types and shapes, the number of draws, the
-posteriors of its layers, and the other versions. For a `.keras` file: its
+For an export of `tfvn.export_ensemble`, or the newest version in a directory
+of exports: its signatures with names, types and shapes, the number of draws,
+the posteriors of its layers, and the other versions. For a `.keras` file: its
 stochastic layers.
 """
 
@@ -78,10 +78,11 @@ examples:
 """
 
 _PREDICT = """\
-Ask an export of `tfvn.export_ensemble` without a server. The rows come from a
-`.npy` file or, for a model of several inputs, from a `.npz` file that has them
-by name. Numbers become the type that the export wants where that changes no
-value; inputs of strings are arrays of NumPy's strings, not of objects.
+Predict with an export of `tfvn.export_ensemble`, without a server. The rows
+come from a `.npy` file or, for a model with several inputs, from a `.npz` file
+with one array per name. Numbers are converted to the type of the export's
+input if that changes no value; texts must be arrays of NumPy's strings, not of
+objects.
 """
 
 _PREDICT_EXAMPLES = """\
@@ -100,7 +101,7 @@ _LOG_LINE = r"[{}]\d{{4}} \d\d:\d\d:[\d.]+ +\d+ \S+:\d+\]"
 
 
 class CommandError(Exception):
-    """A mistake of the user's that one line explains and no traceback helps with."""
+    """A mistake of the user, which one line explains without a traceback."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0, 2 for a mistake in the arguments, 130 after Ctrl-C, 141 if
-        whoever reads the output has left (`tfvn inspect PATH | head -1`).
+        the reader of the output has closed it (`tfvn inspect PATH | head -1`).
     """
     parser = build_parser()
     arguments = vars(parser.parse_args(argv))
@@ -126,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module.run(**arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes once more when it ends, and would complain.
+        # Python flushes once more at exit, and would raise again.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -140,13 +141,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def quiet_tensorflow() -> Iterator[None]:
-    """Imports inside it keep TensorFlow's log lines off stderr, and nothing else.
+    """Hides TensorFlow's log lines, and nothing else, during imports inside the context.
 
-    Where `TF_CPP_MIN_LOG_LEVEL` is set, the lines that it allows are shown; else none.
+    If `TF_CPP_MIN_LOG_LEVEL` is set, lines that it allows are shown.
 
     TensorFlow logs while its libraries load (one line per library for a missing GPU
-    driver), before the logger has read `TF_CPP_MIN_LOG_LEVEL`; no variable stops these
-    lines. They are written to the file descriptor, not to `sys.stderr`.
+    driver), before its logger reads `TF_CPP_MIN_LOG_LEVEL`; no variable stops these
+    lines. It writes them to the file descriptor, not to `sys.stderr`.
     """
     level = os.environ.setdefault(_LOG_LEVEL, "3")
     hidden = _SEVERITIES[: int(level) if level.isdecimal() else 0]
@@ -182,7 +183,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--version",
         action="version",
         version=_versions(),
-        help="show the versions of tfvn and of what it runs on, and exit",
+        help="show the versions of tfvn and of the libraries it uses, and exit",
     )
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command"
@@ -203,7 +204,7 @@ class _Parser(argparse.ArgumentParser):
 def _add_quickstart(commands: Any) -> None:
     parser = commands.add_parser(
         "quickstart",
-        help="train a variance network on digits and look at its uncertainty",
+        help="train a variance network on digits and show its uncertainty",
         description=_QUICKSTART,
         epilog=_QUICKSTART_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -228,14 +229,15 @@ def _add_quickstart(commands: Any) -> None:
         type=pathlib.Path,
         default=pathlib.Path("saved_models/digits"),
         metavar="PATH",
-        help="where the export goes, as a new version (default: %(default)s)",
+        help="directory of the export, which becomes a new version "
+        "(default: %(default)s)",
     )
 
 
 def _add_inspect(commands: Any) -> None:
     parser = commands.add_parser(
         "inspect",
-        help="show what an export or a saved model holds",
+        help="show what is in an export or a saved model",
         description=_INSPECT,
         epilog=_INSPECT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -246,7 +248,7 @@ def _add_inspect(commands: Any) -> None:
 def _add_predict(commands: Any) -> None:
     parser = commands.add_parser(
         "predict",
-        help="ask an export without a server",
+        help="predict with an export, without a server",
         description=_PREDICT,
         epilog=_PREDICT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -262,7 +264,7 @@ def _add_predict(commands: Any) -> None:
     parser.add_argument(
         "--signature",
         metavar="NAME",
-        help="which signature to ask (default: serving_default, or seeded with --seed)",
+        help="signature to call (default: serving_default, or seeded with --seed)",
     )
     parser.add_argument(
         "--seed",
@@ -274,8 +276,8 @@ def _add_predict(commands: Any) -> None:
         "--output",
         type=pathlib.Path,
         metavar="FILE",
-        help="a .npz file for the whole answer, replaced if it is there (default: "
-        "print its first rows)",
+        help="a .npz file for the whole answer, replaced if it exists (default: "
+        "print the first rows)",
     )
 
 
@@ -311,5 +313,5 @@ def _version(distribution: str) -> str:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         # A source tree that was not installed, or TensorFlow under another name
-        # (tensorflow-cpu): both run, neither has a version to show.
+        # (tensorflow-cpu): both work, but have no version to show.
         return "(not installed)"

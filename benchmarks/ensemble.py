@@ -1,11 +1,11 @@
-"""What an ensemble of draws costs, as a ratio to one pass and to looping.
+"""The cost of an ensemble of draws, as a ratio to one pass and to a loop.
 
     python benchmarks/ensemble.py            # the table
     python benchmarks/ensemble.py --quick    # a check that it runs
 
-Each network is predicted with in four ways that take turns: one compiled pass, as many
-passes as there are draws, one pass over the repeated batch, and
-`tfvn.ensemble_predict`. A figure is the median over rounds.
+Each network predicts in four ways that take turns: one compiled pass, one pass for each
+draw, one pass over the repeated batch, and `tfvn.ensemble_predict`. A figure is the median
+over rounds.
 """
 
 import argparse
@@ -31,7 +31,7 @@ NUM_SAMPLES = 20
 ONE = "one pass"
 LOOP = "looping"
 
-# network -> what `ensemble_predict` may cost, and in units of what
+# network -> the largest allowed cost of `ensemble_predict`, and its unit
 GOALS = {
     "LeNet-5, one variance layer": (2.5, ONE),
     "LeNet-5, all mean-field": (0.6, LOOP),
@@ -40,7 +40,7 @@ GOALS = {
 
 
 def one_variance_layer() -> keras.Model:
-    """Returns LeNet-5 with a variance layer as its first dense one."""
+    """Returns LeNet-5 with a variance layer as its first dense layer."""
     made = []
 
     def dense(units: int, **more: Any) -> keras.Layer:
@@ -64,7 +64,7 @@ def all_mean_field() -> keras.Model:
 
 
 def residual(filters: int = 16, blocks: int = 3) -> keras.Model:
-    """Returns a functional net with shortcuts and variance layers at its end."""
+    """Returns a functional network with shortcuts, and variance layers at its end."""
     inputs = keras.Input((28, 28, 1))
     x = keras.layers.Conv2D(filters, 3, 2, padding="same", activation="relu")(inputs)
     for _ in range(blocks):

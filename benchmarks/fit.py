@@ -1,9 +1,9 @@
-"""What `tfvn.Model.fit` costs beside `keras.Model.fit`, on the same layers.
+"""The cost of `tfvn.Model.fit` compared with `keras.Model.fit`, for the same layers.
 
     python benchmarks/fit.py
 
-Both train an MLP 784-400-400-10 of each family on the same random data; they take turns, an
-epoch at a time, and the figure is the ratio of the median times of an epoch.
+Both train an MLP 784-400-400-10 of each family on the same random data. They take turns after
+each epoch, and the figure is the ratio of the median times of an epoch.
 """
 
 import statistics

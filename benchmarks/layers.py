@@ -1,14 +1,14 @@
-"""What a stochastic layer costs, as a ratio to its deterministic Keras twin.
+"""The cost of stochastic layers, as a ratio to their deterministic Keras twins.
 
     python benchmarks/layers.py                 # all tables of times
     python benchmarks/layers.py --memory        # peak memory instead
     python benchmarks/layers.py --quick         # a check that it runs
     python benchmarks/layers.py --model mlp --batch-size 128 --no-jit
 
-All networks live in one process and take turns: in each round every network does a few
-steps, so that whatever else the machine does meets all of them. A figure is the median
-over rounds, divided by that of the twin. `tfp.layers` run on legacy Keras 2, beside a
-legacy twin. Peak memory is measured in a process of its own for each network.
+All networks run in one process and take turns: in each round every network does a few
+steps, so that other work of the machine slows all of them alike. A figure is the median
+over rounds, divided by that of the twin. `tfp.layers` run on legacy Keras 2, with a legacy
+twin. Peak memory is measured in a separate process for each network.
 """
 
 import argparse
@@ -36,7 +36,7 @@ with quiet_tensorflow():
 
     import tfvn
 
-# Every network is a function that is traced once; legacy layers warn of their age.
+# TensorFlow warns of many traced functions, and legacy layers of their age.
 tf.get_logger().setLevel("ERROR")
 warnings.filterwarnings("ignore", module="tensorflow_probability|tf_keras")
 
@@ -110,7 +110,7 @@ def keras_variants() -> dict[str, tuple[Callable, Callable | None]]:
 
 
 def tfp_variants() -> dict[str, tuple[Callable, Callable | None]]:
-    """Returns the peers, of which there is no local convolution."""
+    """Returns the same for the layers of TFP, which has no local convolution."""
     layers = tfp.layers
 
     def scaled(layer: Any) -> Callable:
@@ -241,7 +241,7 @@ def _peak_memory(setting: Setting, name: str, queue: Any) -> None:
 
 
 def peak_memory(setting: Setting, name: str) -> float:
-    """Returns by how many MB a few training steps raise a process's peak memory."""
+    """Returns how many MB a few training steps add to the peak memory of a process."""
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     process = context.Process(target=_peak_memory, args=(setting, name, queue))
@@ -252,7 +252,7 @@ def peak_memory(setting: Setting, name: str) -> float:
 
 
 def ratios(times: dict[str, dict[str, float]], kind: str) -> dict[str, float]:
-    """Returns each network's time over that of the twin of its own Keras."""
+    """Returns each network's time divided by that of the twin in the same Keras."""
     legacy = "legacy " + TWIN
     return {
         name: kinds[kind]

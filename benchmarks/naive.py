@@ -1,6 +1,6 @@
-"""Layers as one would write them in a first attempt: what the library is compared with.
+"""Straightforward layers to compare the library with, as in a first attempt.
 
-They are right, but for inputs of zero or of an extreme size, and save nothing.
+They are right except for inputs that are zero or extremely large or small, and save no work.
 """
 
 from typing import Any
@@ -62,7 +62,7 @@ class Naive(keras.layers.Layer):
 
 
 class NaiveVariance(Naive):
-    """Weights of mean zero, by squared free scales."""
+    """Weights of mean zero; the variances are squares of free scales."""
 
     has_mean = False
 

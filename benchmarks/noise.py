@@ -1,9 +1,9 @@
-"""What a standard normal number costs, by every way TensorFlow has to make one.
+"""The cost of a standard normal number, for every way to make one in TensorFlow.
 
     python benchmarks/noise.py
 
 Each way makes 819,200 numbers and adds them up, with and without XLA; the ways take turns
-and the figure is the median over rounds. `tfvn.random` uses the one named so.
+and the figure is the median over rounds. The row `tfvn.random` is the way of this library.
 """
 
 import statistics
@@ -59,8 +59,8 @@ def ways() -> dict[str, Callable[[Any], Any]]:
         return tf.math.ndtri(uniform + 2.0**-24)
 
     def hashed(seed: Any) -> Any:
-        # Two rounds of multiply and shift on a counter: no generator of a library,
-        # and without the tests that Philox has passed.
+        # Two rounds of multiply and shift on a counter. No library has this generator,
+        # and nobody has tested it as Philox was tested.
         x = tf.bitcast(tf.range(SHAPE[0] * SHAPE[1]), tf.uint32)
         x += tf.bitcast(seed, tf.uint32)[0]
         for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
@@ -91,7 +91,7 @@ def ways() -> dict[str, Callable[[Any], Any]]:
 
 def main() -> None:
     """Measures all ways and prints a table."""
-    # A variable: TensorFlow would compute the noise of a constant seed once.
+    # A variable, because TensorFlow would compute the noise of a constant seed only once.
     seed = tf.Variable([1, 2])
     steps = {}
     for name, way in ways().items():

@@ -1,11 +1,11 @@
-"""What noise layers cost, as a ratio to their Keras twin with `keras.layers.Dropout`.
+"""The cost of noise layers, as a ratio to a Keras twin with `keras.layers.Dropout`.
 
     python benchmarks/noise_layers.py              # all tables
     python benchmarks/noise_layers.py --quick      # a check that it runs
     python benchmarks/noise_layers.py --model mlp --no-jit
 
-All networks of a table live in one process and take turns, as in `layers.py`, whose tools
-these are. The twin of a recurrent network is `keras.layers.LSTM(dropout=...)`.
+All networks of a table run in one process and take turns, as in `layers.py`, from which the
+tools come. The twin of a recurrent network is `keras.layers.LSTM(dropout=...)`.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def mlp(hidden: Callable[[int], list[Any]]) -> list[Any]:
 
 
 def lenet5(second: list[Any]) -> list[Any]:
-    """Returns the layers of LeNet-5 with a second convolution of choice."""
+    """Returns the layers of LeNet-5 with a given second convolution."""
     return [
         keras.layers.Conv2D(20, 5, activation="relu"),
         keras.layers.MaxPooling2D(),

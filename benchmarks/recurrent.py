@@ -1,12 +1,12 @@
-"""What an LSTM or GRU with random kernels costs, as a ratio to its Keras twin.
+"""The cost of an LSTM or GRU with random kernels, as a ratio to its Keras twin.
 
     python benchmarks/recurrent.py                 # LSTM and GRU, with and without XLA
     python benchmarks/recurrent.py --quick         # a check that it runs
     python benchmarks/recurrent.py --kind LSTM --no-jit
 
-The networks are the recurrent layer and one unit, on sequences of 80 vectors of 128
-numbers; they take turns in one process, as in `benchmarks/layers.py`, and a figure is the
-median over rounds divided by that of the twin.
+Each network is the recurrent layer and one unit, on sequences of 80 vectors of 128
+numbers. The networks take turns in one process, as in `benchmarks/layers.py`, and a figure is
+the median over rounds divided by that of the twin.
 """
 
 import argparse

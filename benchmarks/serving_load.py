@@ -1,13 +1,14 @@
-"""What a served ensemble bears: many clients at once, for a while.
+"""A load test of a served ensemble, with many clients at once.
 
     python benchmarks/serving_load.py
     python benchmarks/serving_load.py --seconds 5 --clients 4
 
-Clients ask the protocol fixture of the tests by gRPC, each as fast as it is answered, for the
-draws of one row of a LeNet-5 with a variance layer. It prints requests per second, latencies,
-errors, draws that came twice, and the memory of the process over time; it fails if there is an
-error or a repeated draw, or if memory grows by more than a tenth after the first quarter. The
-fixture is no server, but Python in the same process: the figures are a lower bound for a real server.
+Clients send requests by gRPC to the protocol fixture of the tests, each as soon as it has the
+last answer, and ask for the draws of one row of a LeNet-5 with a variance layer. The script
+prints requests per second, latencies, errors, repeated draws, and the memory of the process
+over time. It fails if there is an error or a repeated draw, or if memory grows by more than a
+tenth after the first quarter. The fixture is not a server but Python code in the same process:
+a real server should be faster.
 """
 
 import argparse
@@ -53,12 +54,12 @@ def make_model() -> keras.Sequential:
 
 
 class Client(threading.Thread):
-    """Asks again and again, until it is told to stop.
+    """Sends requests until another thread stops it.
 
     Attributes:
         latencies: Seconds that each request took.
         draws: A hash of every answer.
-        errors: What went wrong.
+        errors: The messages of errors.
     """
 
     def __init__(self, fixture: Any, row: np.ndarray, stop: threading.Event):
@@ -70,7 +71,7 @@ class Client(threading.Thread):
         self.errors: list[str] = []
 
     def run(self) -> None:
-        """Asks, and keeps what came back."""
+        """Sends requests, and keeps the figures."""
         while not self._ending.is_set():
             start = time.perf_counter()
             try:
@@ -90,7 +91,7 @@ def memory() -> float:
 
 
 def load(base: pathlib.Path, clients: int, seconds: float) -> bool:
-    """Loads a server, prints what was measured, and returns whether it held."""
+    """Puts load on a server, prints the figures, and returns whether it passed."""
     stop = threading.Event()
     row = np.random.default_rng(0).uniform(size=(1, *SHAPE)).astype("float32")
     used = []

@@ -1,11 +1,12 @@
-"""Four LeNet-5 with default arguments: do they learn out of the box?
+"""Four LeNet-5 networks with default arguments: do they learn without tuning?
 
     python examples/default_lenet5.py            # 5 epochs each
     python examples/default_lenet5.py --quick    # a check that it runs
 
-All four layers of each network are of one family, the variance network aside: as in the
-paper only its first dense layer is a variance layer. Nothing is tuned: `compile("adam",
-...)`, no schedule, no `kl_weight`. Writes `metrics.json` with the accuracy of 20 samples.
+All four layers of each network are of one family, except in the variance network: as in
+the paper, only its first dense layer is a variance layer. Nothing is tuned:
+`compile("adam", ...)`, no schedule, no `kl_weight`. Writes `metrics.json` with the
+accuracy of 20 samples.
 """
 
 import argparse
@@ -27,7 +28,7 @@ FAMILIES = ("MeanField", "KTied", "GaussianDropout", "Variance")
 
 
 def lenet5(family: str) -> tfvn.Sequential:
-    """Returns LeNet-5 of a family of layers."""
+    """Returns LeNet-5 with layers of one family."""
 
     def layer(kind: str, *args: Any, random: bool = True, **kwargs: Any) -> keras.Layer:
         library, prefix = (tfvn, family) if random else (keras.layers, "")

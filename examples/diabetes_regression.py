@@ -3,16 +3,15 @@
     python examples/diabetes_regression.py           # 5 splits
     python examples/diabetes_regression.py --quick   # a check that it runs
 
-The data come with scikit-learn. For each split, 110 patients are put aside. A mean-field
+The data come with scikit-learn. Each split sets 110 patients aside for the test. A mean-field
 network predicts a mean and a standard deviation for each patient. It is trained on the
-likelihood of the mixture that several draws of the weights predict together, which is what
-intervals are made from; `--draws 1` trains it on the likelihood of each draw by itself.
-Beside it, the same network is trained on squared errors alone, and the spread of its draws is
-taken for an interval, as is often done. Prints how many patients lie within their intervals,
-and the scores.
+likelihood of the mixture of several draws of the weights, from which intervals are made;
+`--draws 1` trains it on the likelihood of each draw by itself. For comparison, the same
+network is trained on squared errors alone, and intervals are made from the spread of its
+draws, as people often do. Prints how many patients lie within their intervals, and the scores.
 
 Size, rate, epochs and draws were chosen by the log density of test patients in the splits 100
-to 104; those that are reported begin at 10.
+to 104; the reported splits begin at 10.
 """
 
 import argparse
@@ -37,7 +36,7 @@ BATCH_SIZE = 64
 
 
 def network(last: keras.Layer) -> tfvn.Sequential:
-    """Returns a mean-field layer and another that ends the network."""
+    """Returns a network of one mean-field layer and the given last layer."""
     hidden = tfvn.MeanFieldDense(8, activation="tanh", bias_posterior="mean_field")
     return tfvn.Sequential([keras.Input((10,)), hidden, last])
 
@@ -45,7 +44,7 @@ def network(last: keras.Layer) -> tfvn.Sequential:
 def fit(
     model: tfvn.Sequential, loss: Any, x: Any, y: Any, epochs: int, draws: int
 ) -> None:
-    """Trains a model on the mixture of some draws."""
+    """Trains a model on the mixture of several draws."""
     steps = math.ceil(len(x) / BATCH_SIZE)
     rate = keras.optimizers.schedules.CosineDecay(2e-2, epochs * steps)
     model.compile(
@@ -59,14 +58,14 @@ def fit(
 
 
 def main() -> None:
-    """Trains for each split, and counts."""
+    """Trains for each split, and counts the patients within their intervals."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--first-split", type=int, default=10)
-    parser.add_argument("--draws", type=int, default=10, help="in a training step")
+    parser.add_argument("--draws", type=int, default=10, help="per training step")
     parser.add_argument("--quick", action="store_true", help="two epochs, one split")
     parser.add_argument(
         "--output", type=pathlib.Path, default=pathlib.Path("results/diabetes")

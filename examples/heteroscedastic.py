@@ -1,15 +1,14 @@
-"""A curve whose noise grows along the axis, with the truth known: do intervals cover?
+"""A known curve whose noise grows along the axis: how many targets do intervals cover?
 
     python examples/heteroscedastic.py           # 5 seeds
     python examples/heteroscedastic.py --quick   # a check that it runs
 
-Inputs between -2 and 2, targets `sin(2 x)` plus Normal noise of standard deviation
+Inputs are between -2 and 2, targets are `sin(2 x)` plus Normal noise of standard deviation
 `0.1 + 0.2 (x + 2) / 4`. A network of mean-field layers predicts a mean and a standard
-deviation for each input. For each seed there are new data, new weights and 500 test points.
-Prints how many test targets lie within their 50 %, 80 %, 90 % and 95 % intervals, all seeds
-together; how wide the intervals are inside of and beyond the data, beside the width that
-the true noise needs there; how far the draws disagree; and writes `metrics.json` and
-`heteroscedastic.png`.
+deviation for each input. Each seed has new data, new weights and 500 test points. Prints how
+many test targets of all seeds lie within their 50 %, 80 %, 90 % and 95 % intervals; how wide
+the intervals are inside and beyond the data, and how wide the true noise requires them to be;
+and how much the draws disagree. Writes `metrics.json` and `heteroscedastic.png`.
 """
 
 import argparse
@@ -33,7 +32,7 @@ TEST_POINTS = 500
 
 
 def true_mean(x: np.ndarray) -> np.ndarray:
-    """Returns what the targets are without noise."""
+    """Returns the targets without noise."""
     return np.sin(2.0 * x)
 
 
@@ -50,14 +49,14 @@ def data(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def network() -> tfvn.Sequential:
-    """Returns the network: random weights, a mean and a log scale at the end."""
+    """Returns a network with random weights that predicts a mean and a log scale."""
     return tfvn.Sequential(
         [
             keras.Input((1,)),
-            # Few random weights for the data there are: with one draw in a training step,
-            # what the draws disagree on is learned as noise too, and so counts twice.
-            # ReLU, whose outputs go on growing beyond the data, and with them what the
-            # draws disagree on; tanh stops.
+            # Few random weights for this amount of data: with one draw in a training step,
+            # the network learns the disagreement of the draws as noise too, which then
+            # counts twice. Outputs of ReLU keep growing beyond the data, and so does the
+            # disagreement of the draws; those of tanh do not.
             tfvn.MeanFieldDense(32, activation="relu", bias_posterior="mean_field"),
             tfvn.layers.NormalHead(1, posterior="mean_field"),
         ]
@@ -65,7 +64,7 @@ def network() -> tfvn.Sequential:
 
 
 def main() -> None:
-    """Trains for each seed, and counts."""
+    """Trains for each seed, and counts the targets within their intervals."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -86,7 +85,7 @@ def main() -> None:
     start = time.perf_counter()
     coverage = {level: tfvn.metrics.IntervalCoverage(level) for level in LEVELS}
     crps, nll = tfvn.metrics.CRPS(), tfvn.metrics.PredictiveNLL()
-    # Both sides beyond the data: the noise falls towards the left, and rises on the right.
+    # Beyond the data on both sides: the noise falls to the left, and rises to the right.
     regions = {"inside": (-2, 2), "left": (-4, -3), "right": (3, 4)}
     widths: dict[str, list[float]] = {where: [] for where in regions}
     spreads: dict[str, list[float]] = {where: [] for where in regions}
@@ -158,7 +157,7 @@ def main() -> None:
 def draw(
     model: tfvn.Sequential, x: np.ndarray, y: np.ndarray, path: pathlib.Path
 ) -> None:
-    """Draws the bands of the last seed, and how many of its targets they cover."""
+    """Plots the bands of the last seed, and how many of its targets they cover."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")

@@ -4,12 +4,13 @@
     python examples/imdb_lstm.py --rank full     # the mean-field posterior instead
     python examples/imdb_lstm.py --quick         # a check that it runs
 
-An embedding of 128 numbers, an LSTM of 128 units whose kernel and recurrent kernel are
-random, and one sigmoid unit; 20,000 words, reviews of 80 words, batches of 128, the last
-5,000 training reviews for validation. A run that is interrupted goes on where the last epoch
-ended. Writes `metrics_2.json` with test figures of weight samples, averaged. The paper has an
-accuracy of 78.2 % and a negative log-likelihood of 0.484 at rank 2 and 79.5 %, 0.478 for
-the mean-field posterior, with 100 samples.
+The network has an embedding of 128 numbers, an LSTM of 128 units whose kernel and recurrent
+kernel are random, and one sigmoid unit. There are 20,000 words, reviews of 80 words and
+batches of 128; the last 5,000 training reviews are for validation. If a run is interrupted,
+the same command continues after the last complete epoch. Writes `metrics_2.json` with test
+figures of the averaged predictions of weight samples. With 100 samples, the paper has an
+accuracy of 78.2 % and a negative log-likelihood of 0.484 at rank 2, and 79.5 % and 0.478 for
+the mean-field posterior.
 """
 
 import argparse
@@ -34,7 +35,7 @@ VALIDATION = 5_000
 
 
 def network(rank: int | None, prior_scale: float, units: int) -> tfvn.Sequential:
-    """Returns the paper's network, of scales of a rank or, for `None`, free ones."""
+    """Returns the paper's network with scales of a rank, or free scales for `None`."""
     prior = tfd.Normal(0.0, prior_scale)
     if rank is None:
         lstm = tfvn.MeanFieldLSTM(units, prior=prior)
@@ -84,7 +85,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--prior-scale", type=float, default=0.3)
     parser.add_argument(
-        "--annealing", type=float, default=5e-5, help="KL weight that a batch adds"
+        "--annealing", type=float, default=5e-5, help="KL weight added per batch"
     )
     parser.add_argument("--num-samples", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,12 +1,12 @@
-"""A forecast with a band: an LSTM on a series whose noise comes and goes.
+"""A forecast with intervals: an LSTM on a series whose noise rises and falls.
 
     python examples/lstm_forecast.py           # 30 epochs
     python examples/lstm_forecast.py --quick   # a check that it runs
 
 The series is a wave of period 25 and one of period 60, plus noise whose standard deviation
 swings between 0.1 and 0.4. An LSTM with random weights reads 40 values and predicts the next
-one: its mean and its standard deviation. The band is rolled over the last 400 values, always
-one step ahead. Prints how many of them lie within it, and writes `metrics.json` and
+one: its mean and its standard deviation. It predicts each of the last 400 values one step
+ahead. Prints how many of them lie within the 90 % band, and writes `metrics.json` and
 `lstm_forecast.png`.
 """
 
@@ -40,7 +40,7 @@ def series(count: int, seed: int) -> np.ndarray:
 
 
 def main() -> None:
-    """Trains, and rolls the band over the end of the series."""
+    """Trains, and predicts the end of the series one step ahead."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -72,8 +72,8 @@ def main() -> None:
     model.compile(
         keras.optimizers.Adam(5e-3),
         tfvn.losses.GaussianNLL(),
-        metrics=["mae"],  # of the mean, which is what metrics see
-        # At the start the KL of all recurrent weights outweighs what the data say.
+        metrics=["mae"],  # metrics get the mean
+        # At the start the KL of all recurrent weights would outweigh the data.
         kl_schedule=tfvn.schedules.LinearAnnealing(epochs=max(1, options.epochs // 2)),
     )
     history = model.fit(

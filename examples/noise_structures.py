@@ -1,13 +1,13 @@
-"""The structures of multiplicative noise, one short run each.
+"""One short run for each structure of multiplicative noise.
 
     python examples/noise_structures.py                    # a few minutes each
     python examples/noise_structures.py --quick            # a check that it runs
     python examples/noise_structures.py --noise rayleigh --structures dense-ard lstm-tied
 
-Small networks on MNIST, and an LSTM on IMDB, each with noise of one structure: on units
-(`ard`), on weights (`dropconnect`), on channels and filters of a convolution, on whole
-residual blocks (`depth`), on the inputs of an LSTM for a whole sequence. Prints test
-NLL and accuracy without noise at inference, and with the average of 20 draws, and writes
+Trains small networks on MNIST, and an LSTM on IMDB, each with noise of one structure: on
+units (`ard`), on weights (`dropconnect`), on channels and filters of a convolution, on whole
+residual blocks (`depth`), or on the inputs of an LSTM for a whole sequence. Prints test
+NLL and accuracy of one prediction without noise, and of the average of 20 draws, and writes
 a JSON file named after the noise.
 """
 
@@ -94,7 +94,7 @@ def load(kind: str, quick: bool) -> tuple[Any, Any]:
     """Returns the training and test data of a kind of network."""
     if kind == "lstm":
         train, test = tfvn.datasets.load("imdb", num_words=WORDS)
-        # The last words of a review say most of what it says.
+        # The last words of a review are the most informative.
         train, test = (
             (keras.utils.pad_sequences(x, maxlen=LENGTH), y) for x, y in (train, test)
         )

@@ -1,13 +1,13 @@
-"""What a network does not know: MNIST digits against Fashion-MNIST clothes.
+"""Unusual inputs: can a network tell Fashion-MNIST clothes from MNIST digits?
 
     python examples/ood_mnist.py            # 10 epochs for each of three networks
     python examples/ood_mnist.py --quick    # a check that it runs
 
-Three LeNet-5 learn digits: a deterministic one, one with dropout that keeps dropping at
-inference (MC dropout), and one whose first dense layer is a variance layer. Each is asked
-for test digits and for clothes. Written to the output directory are `metrics.json`, with
+Three LeNet-5 networks learn digits: a deterministic one, one with dropout that stays on at
+inference (MC dropout), and one whose first dense layer is a variance layer. Each predicts
+test digits and clothes. Writes figures and `metrics.json` to the output directory, with
 accuracy, calibration error and how well the entropy of the prediction tells clothes from
-digits, and figures.
+digits.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def _normalized() -> list[keras.Layer]:
 
 
 def train(model: keras.Model, data: tuple, epochs: int) -> None:
-    """Trains with Adam, its rate falling linearly from 1e-3 to 0."""
+    """Trains with Adam and a learning rate that falls linearly from 1e-3 to 0."""
     steps = epochs * int(np.ceil(len(data[0]) / 200))
     model.compile(
         optimizer=keras.optimizers.Adam(
@@ -72,7 +72,7 @@ def predict(model: keras.Model, kind: str, x: np.ndarray, seed: int) -> dict[str
 
 
 def evaluate(digits: dict, clothes: dict, labels: np.ndarray) -> dict[str, float]:
-    """Returns how good, how calibrated and how wary the predictions are."""
+    """Returns accuracy, calibration and detection of clothes."""
     strange = np.repeat([0, 1], [len(digits["mean"]), len(clothes["mean"])])
     entropies = np.concatenate([digits["entropy"], clothes["entropy"]])
     figures = {"accuracy": float((digits["mean"].argmax(-1) == labels).mean())}
@@ -88,7 +88,7 @@ def evaluate(digits: dict, clothes: dict, labels: np.ndarray) -> dict[str, float
 
 
 def plot(answers: dict[str, tuple], labels: np.ndarray, path: pathlib.Path) -> None:
-    """Draws calibration and entropies, a row for each network."""
+    """Plots calibration and entropies, one row for each network."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(len(answers), 3, figsize=(13, 11), layout="constrained")
@@ -103,7 +103,7 @@ def plot(answers: dict[str, tuple], labels: np.ndarray, path: pathlib.Path) -> N
 
 
 def main() -> None:
-    """Trains three networks, asks them, and writes the figures."""
+    """Trains three networks, evaluates them, and writes the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

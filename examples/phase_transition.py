@@ -4,11 +4,11 @@
     python examples/phase_transition.py --train-images 20000
     python examples/phase_transition.py --quick   # a check that it runs
 
-LeNet-5 on MNIST, its first dense layer a Gaussian-dropout layer with one alpha. The KL
-pulls alpha up; at some point the information moves from the means of the weights to
-their variances, and the network with mean weights falls to chance while the ensemble
-stays good. With the paper's single learning rate of 1e-3 this takes a hundred epochs; here
-log alpha has an optimizer of its own. Writes `metrics.json` and `transition.png`.
+Trains LeNet-5 on MNIST; its first dense layer is a Gaussian-dropout layer with one alpha.
+The KL increases alpha. At some point the information moves from the means of the weights to
+their variances: the accuracy with mean weights falls to chance, while the ensemble stays
+accurate. With the paper's single learning rate of 1e-3 this takes a hundred epochs; here
+log alpha has its own optimizer. Writes `metrics.json` and `transition.png`.
 """
 
 import argparse
@@ -28,7 +28,7 @@ with quiet_tensorflow():
 
 NUM_SAMPLES = 20
 
-# The curves are of so many test images; the last figures are of all.
+# The curves use this many test images; the final figures use all.
 WATCHED = 2_000
 
 CURVES = {
@@ -40,7 +40,7 @@ CURVES = {
 
 
 def lenet5() -> tfvn.Sequential:
-    """Returns LeNet-5-Caffe, its first dense layer with Gaussian dropout."""
+    """Returns LeNet-5-Caffe with Gaussian dropout in its first dense layer."""
     layers = [keras.Input((28, 28, 1))]
     for filters in (20, 50):
         layers += [keras.layers.Conv2D(filters, 5, use_bias=False), *_normalized()]
@@ -55,8 +55,8 @@ def lenet5() -> tfvn.Sequential:
 
 
 def _normalized() -> list[keras.Layer]:
-    # The variance of the activations grows by e^3 in an epoch; the moving statistics
-    # have to keep up with it.
+    # The variance of the activations grows by e^3 in an epoch, so the moving statistics
+    # must adapt quickly.
     return [
         keras.layers.BatchNormalization(momentum=0.9),
         keras.layers.Activation("relu"),
@@ -64,7 +64,7 @@ def _normalized() -> list[keras.Layer]:
 
 
 def plot(history: dict[str, list[float]], path: pathlib.Path) -> None:
-    """Draws accuracies and log alpha over the epochs."""
+    """Plots accuracies and log alpha over the epochs."""
     import matplotlib.pyplot as plt
 
     epochs = np.arange(1, len(history["loss"]) + 1)
@@ -81,7 +81,7 @@ def plot(history: dict[str, list[float]], path: pathlib.Path) -> None:
 
 
 def main() -> None:
-    """Trains and writes what happened."""
+    """Trains, and writes the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -106,8 +106,8 @@ def main() -> None:
     start = time.perf_counter()
     model = lenet5()
     model.compile(
-        # The gradient of log alpha falls with alpha, by orders of magnitude. A short
-        # memory of its squares lets Adam go on at the same pace.
+        # As alpha grows, the gradient of log alpha falls by orders of magnitude. A short
+        # memory of squared gradients keeps Adam's steps at the same size.
         optimizer={"scale": keras.optimizers.Adam(options.scale_rate, beta_2=0.9)},
         loss="sparse_categorical_crossentropy",
         metrics=["accuracy"],

@@ -3,10 +3,10 @@
     python examples/variance_lenet5.py            # 10 epochs
     python examples/variance_lenet5.py --quick    # a check that it runs
 
-The first dense layer has weights of mean zero, so the network with mean weights is a
-random guess; one sample of the weights is good, and 20 samples are better. A run that
-is interrupted goes on where the last epoch ended. Writes `metrics.json` and
-`accuracy.png` to the output directory.
+The first dense layer has weights of mean zero, so that the network with mean weights
+guesses; one sample of the weights is accurate, and 20 samples are more accurate. If a run is
+interrupted, the same command continues after the last complete epoch. Writes `metrics.json`
+and `accuracy.png` to the output directory.
 """
 
 import argparse
@@ -28,7 +28,7 @@ NUM_SAMPLES = 20
 
 
 def lenet5() -> keras.Sequential:
-    """Returns LeNet-5-Caffe without biases, its first dense layer a variance layer."""
+    """Returns LeNet-5-Caffe without biases, with a variance layer as first dense layer."""
     layers = [keras.Input((28, 28, 1))]
     for filters in (20, 50):
         layers += [keras.layers.Conv2D(filters, 5, use_bias=False), *_normalized()]
@@ -46,7 +46,7 @@ def _normalized() -> list[keras.Layer]:
 def train(
     model: keras.Sequential, data: tuple, epochs: int, batch_size: int, backup: str
 ) -> None:
-    """Trains with Adam, its rate falling linearly from 1e-3 to 0."""
+    """Trains with Adam and a learning rate that falls linearly from 1e-3 to 0."""
     steps = epochs * int(np.ceil(len(data[0]) / batch_size))
     rate = keras.optimizers.schedules.PolynomialDecay(1e-3, steps, 0.0)
     model.compile(
@@ -60,7 +60,7 @@ def train(
 
 
 def plot(single: list[float], metrics: dict, path: pathlib.Path) -> None:
-    """Draws the accuracies of single samples beside the ensemble's."""
+    """Plots the accuracies of single samples and of the ensemble."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")

@@ -43,7 +43,7 @@ class TestModels:
         answer = served(inputs, "mean")
         for name, value in expected.items():
             np.testing.assert_allclose(answer[f"{name}_mean"], value, atol=1e-5)
-        with pytest.raises(tf.errors.InvalidArgumentError, match="as many rows"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="same number of rows"):
             served({**inputs, "age": np.ones((2, 1))})
 
     def test_lists_of_inputs_have_their_names(self, tmp_path):

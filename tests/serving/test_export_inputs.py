@@ -274,8 +274,8 @@ class TestLabels:
         labels = {"risk": ["low", "middle", "high"]}
         assert checked_labels(labels, kinds, draws) == labels
         for wrong, words in (
-            (["low", "middle", "high"], r"dictionary of lists .*'risk', 'dose'"),
-            ({"age": ["low"]}, "dictionary of lists"),
+            (["low", "middle", "high"], r"dictionary from the names .*'risk', 'dose'"),
+            ({"age": ["low"]}, "dictionary from the names"),
             ({"risk": ["low"]}, r"`labels\['risk'\]` must be 3 names"),
             ({"dose": ["low"]}, r"`labels\['dose'\]` must be `None`"),
             ({"risk": "low"}, "must be a list of strings"),

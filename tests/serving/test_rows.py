@@ -145,7 +145,7 @@ def test_the_card_names_what_stands_for_a_kernel_per_row(estimator, tmp_path):
     assert [row["drawn_by"] for row in facts["layers"]] == ["local"] * 2
     text = (tmp_path / card.CARD).read_text()
     names = ", ".join(f"`{layer.name}`" for layer in model.layers)
-    assert (f"layers {names} draw their outputs" in text) == (estimator == "weights")
+    assert (f"Layers {names} sample their outputs" in text) == (estimator == "weights")
 
 
 def test_draws_of_a_row_depend_on_its_seed_alone():

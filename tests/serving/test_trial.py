@@ -98,7 +98,10 @@ class TestTrial:
             ),
             ([[[1.0]]], "must have an array for each of"),
             ([1.0, 2.0], "must have rows"),
-            ([np.ones((2, 1)), np.ones((1, 1))], "must have rows, as many in all"),
+            (
+                [np.ones((2, 1)), np.ones((1, 1))],
+                "must have rows, the same number in all",
+            ),
         ],
         ids=["other names", "too few", "scalars", "other rows"],
     )

@@ -1,4 +1,4 @@
-"""Measures of models and of what they are made of."""
+"""Measures of models and of their parts."""
 
 from tfvn.analysis.jensen import JensenGap, jensen_gap
 

@@ -1,4 +1,4 @@
-"""Why noise belongs in the likelihood: what is lost by averaging logarithms."""
+"""The Jensen gap: what averaging log-likelihoods over noise loses."""
 
 import dataclasses
 import math
@@ -21,15 +21,15 @@ _HEADER = ("", "E[xi^2]", "Var[xi]", "Var[xi^-2]", "in likelihood", "in prior")
 
 @dataclasses.dataclass(frozen=True)
 class NoiseRow:
-    """What is known of one noise.
+    """The moments of one noise, and its leading terms of the gap.
 
     Attributes:
-        name: The law, or the layer that has it.
+        name: The name of the law, or of the layer that has the noise.
         mean_square: `E[xi^2]`.
         variance: `Var[xi]`.
-        inverse_square_variance: `Var[xi^-2]`, infinite where it is, NaN where unknown.
+        inverse_square_variance: `Var[xi^-2]`, which may be infinite; NaN if unknown.
         likelihood: Leading term of the gap, in nats, with the noise in the likelihood.
-        prior: The same with the noise left in the prior, as a random scale of the weights.
+        prior: The same with the noise in the prior, as a random scale of the weights.
     """
 
     name: str
@@ -42,7 +42,7 @@ class NoiseRow:
 
 @dataclasses.dataclass(frozen=True)
 class JensenGap:
-    """What `tfvn.jensen_gap` found: a row for each noise, and their sums.
+    """The result of `tfvn.jensen_gap`: a row for each noise, and their sums.
 
     Attributes:
         rows: One `NoiseRow` for each law, or for each noise of a model.
@@ -86,11 +86,12 @@ def jensen_gap(
 ) -> JensenGap:
     """Measures how far averaging log-likelihoods over noise is from the marginal.
 
-    Training under noise maximises `E[log p]` in place of `log E[p]`. The gap between them is
+    Training under noise maximises `E[log p]` instead of `log E[p]`. The gap between them is
     to leading order `Var[xi] / 2` times the squared gradient of the log-likelihood with
-    respect to the noise, summed over the noise variables. Were the noise left in the prior,
-    as a random scale of the weights, the gap would be of the order of `Var[xi^-2]`, which is
-    infinite for all common laws but the inverse Nakagami: noise belongs in the likelihood.
+    respect to the noise, summed over the noise variables. With the noise in the prior
+    instead, as a random scale of the weights, the gap would be of the order of `Var[xi^-2]`,
+    which is infinite for all common laws except the inverse Nakagami. That is why noise
+    belongs in the likelihood.
 
     Args:
         subject: A law of noise (an alias or a `tfd.Distribution`), a list of laws, or `None`
@@ -98,16 +99,16 @@ def jensen_gap(
             measure the leading terms too.
         x: Inputs of the model.
         y: Targets of the model.
-        loss: Negative log-likelihood of an example, a Keras loss. `None` is the one that the
+        loss: Negative log-likelihood of an example, a Keras loss. `None` is the loss that the
             model was compiled with.
-        prior_scale: Standard deviation of the Normal factor of the prior in layers that do
-            not say.
+        prior_scale: Standard deviation of the Normal factor of the prior, for layers without
+            their own.
 
     Returns:
         A `JensenGap`, which prints as a table. The leading terms are sums over the
         examples, at the mean of the noise. The term of the prior is a sum over weights,
-        which is right where each weight has a scale of its own. It is NaN for a layer whose
-        noise acts on the weights of others, unless it is infinite whatever they are.
+        which is right if each weight has its own scale. It is NaN for a layer whose noise
+        acts on the weights of other layers, unless it is infinite for any weights.
 
     Example:
 
@@ -139,7 +140,7 @@ def _moments(law: tfd.Distribution, divisor: float = 1.0) -> tuple[float, float,
     except NotImplementedError:
         mean = variance = math.nan
     if isinstance(law, tfd.HalfCauchy):
-        # TFP leaves undefined what is infinite.
+        # TFP returns undefined moments, but they are infinite.
         mean = variance = math.inf
     _, inverse = inverse_square_moments(law)
     square = variance + mean**2
@@ -153,13 +154,13 @@ def _measure(
         loss = getattr(model, "loss", None)
     if x is None or y is None or loss is None:
         raise ValueError(
-            "The gap of a model needs data and a negative log-likelihood; expected `x`, "
+            "The gap of a model needs data and a negative log-likelihood; pass `x`, "
             "`y` and, unless the model is compiled, `loss`. "
             f"Received: x={type(x).__name__}, y={type(y).__name__}, loss={loss!r}"
         )
     loss = keras.losses.get(loss)
     per_example = loss.call if isinstance(loss, keras.losses.Loss) else loss
-    # Of each noise the layer, its source, and the centre that stands for a draw.
+    # For each noise: the layer, its source, and the centre that replaces the draw.
     noises: list[tuple[Any, NoiseSource, Any]] = []
 
     def center(layer: Any, source: NoiseSource, shape: Any) -> Any:
@@ -187,7 +188,7 @@ def _measure(
     ):
         moments = _moments(source.law, source.divisor)
         squares = float(tf.reduce_sum(tf.square(tf.cast(gradient, tf.float32))))
-        # Of no gradient there is no gap, however wide the noise.
+        # Without a gradient there is no gap, even if the variance is infinite.
         likelihood = 0.5 * moments[1] * squares if squares else 0.0
         before = sum(other is layer for other in layers[:index])
         prior = _prior_term(layer, source, before, prior_scale)
@@ -203,7 +204,7 @@ def _prior_term(
     Args:
         layer: The layer.
         source: The noise.
-        before: How many noises the layer has drawn before.
+        before: How many noises the layer has drawn before this one.
         prior_scale: As in `jensen_gap`.
     """
     mean, variance = _precision_moments(source)
@@ -222,16 +223,16 @@ def _prior_term(
     scale = getattr(layer, "prior_scale", None) or prior_scale
     kernel = keras.ops.convert_to_numpy(weights[0]).astype("float64")
     if isinstance(layer, NoisyLSTMCell) and layer.gates == "untied":
-        # Each of four gates has columns, and a noise, of its own.
+        # Each of the four gates has its own columns and its own noise.
         kernel = np.split(kernel, 4, axis=-1)[before % 4]
     # The derivative of log N(w; 0, scale^2 / (precision other)) with respect to the
-    # precision, where all are at their means.
+    # precision, with all of them at their means.
     slope = 0.5 / mean - other * np.square(kernel) / (2.0 * scale**2)
     return float(0.5 * variance * np.sum(np.square(slope)))
 
 
 def _precision_moments(source: NoiseSource) -> tuple[float, float]:
-    """Returns the mean and the variance of the precision that a noise gives a weight."""
+    """Returns mean and variance of a weight's precision under a noise."""
     mean, variance = inverse_square_moments(source.law)
     return mean * source.divisor**2, variance * source.divisor**4
 

@@ -1,7 +1,7 @@
-"""What the commands of `tfvn` do: a module each, with a function `run`.
+"""The commands of `tfvn`: one module for each, with a function `run`.
 
-Their arguments and their help are in `_tfvn_command.py`, outside of the package, so that
-they are read before TensorFlow is imported.
+Their arguments and help texts are in `_tfvn_command.py`, outside of the package, so that
+the command can read them before it imports TensorFlow.
 """
 
 from _tfvn_command import main

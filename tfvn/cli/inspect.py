@@ -1,4 +1,4 @@
-"""`tfvn inspect`: what a saved model holds."""
+"""`tfvn inspect`: shows what is in a saved model."""
 
 import itertools
 import pathlib
@@ -16,7 +16,7 @@ _CAUSE = "Exception encountered:"
 
 
 def run(path: pathlib.Path) -> None:
-    """Prints what a model holds.
+    """Prints what is in a model.
 
     Args:
         path: An export, a directory of exports, or a `.keras` file.
@@ -30,7 +30,7 @@ def describe(path: pathlib.Path) -> str:
     """Describes a model: an export, a directory of exports, or a `.keras` file.
 
     Args:
-        path: Where it is.
+        path: The path of the model.
 
     Returns:
         Several lines of text.
@@ -57,7 +57,7 @@ def describe(path: pathlib.Path) -> str:
         lines += ["", *_layers(facts["layers"])]
         if "mean" not in signatures:
             lines.append(
-                "No signature `mean`: variance layers have weights of mean zero."
+                "No signature `mean`: weights of variance layers have mean zero."
             )
     return "\n".join(lines)
 
@@ -65,15 +65,15 @@ def describe(path: pathlib.Path) -> str:
 def _keras_model(path: pathlib.Path) -> keras.Model:
     try:
         return keras.saving.load_model(path, compile=False)
-    # Whatever the file makes Keras raise, the file is what is wrong.
+    # Whatever Keras raises, the cause is the file.
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        # Keras puts what went wrong behind the configuration that it happened in.
+        # In Keras's message the cause comes after the layer's configuration.
         causes = [line for line in lines if line.startswith(_CAUSE)]
         cause = (causes[-1:] or lines)[0].removeprefix(_CAUSE).strip()
         raise ValueError(
-            "The file must be a model that Keras saved, of layers that this library or "
-            f"Keras has. Received: {str(path)!r}: {cause}"
+            "The file must be a model that Keras saved, with layers of this library or of "
+            f"Keras. Received: {str(path)!r}: {cause}"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""`tfvn predict`: what an export answers."""
+"""`tfvn predict`: calls an export without a server."""
 
 import pathlib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from tfvn.serving import versions
 from tfvn.serving.endpoints import SEED
 from tfvn.serving.saved_model import SavedModel
 
-# Rows and values of an answer that are printed.
+# The largest numbers of rows and of values per cell that are printed.
 _MOST_ROWS = 10
 _MOST_VALUES = 4
 
@@ -24,7 +24,7 @@ def run(
     seed: int | None = None,
     output: pathlib.Path | None = None,
 ) -> None:
-    """Prints or writes what an export answers.
+    """Prints or writes the answer of an export.
 
     Args:
         path: An export, or a directory of exports.
@@ -37,9 +37,9 @@ def run(
         _check_output(output)
         answer = ask(path, _load_arrays(input), signature, seed)
         if output is not None:
-            # Opened here: NumPy would add a suffix to the name.
+            # Opened here, because NumPy would add a suffix to the name.
             with output.open("wb") as file:
-                # Its stub takes every keyword for `allow_pickle`.
+                # NumPy's stub mistakes every keyword for `allow_pickle`.
                 np.savez(file, **answer)  # type: ignore[arg-type]
             return
         text = show(answer)
@@ -52,16 +52,16 @@ def ask(
     signature: str | None = None,
     seed: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Returns what an export answers.
+    """Returns the answer of an export.
 
     Args:
         path: An export, or a directory of exports.
-        inputs: Arrays by name; an only one may be called `""`. Their values must fit
-            the types that the signature wants.
-        signature: Name of a signature. `None` is `seeded` with a seed, and else
-            `serving_default`.
-        seed: An integer from 0 to 2**31 - 1, from which each row gets a seed of its own;
-            for `seeded`, and for it only.
+        inputs: Arrays by name; a single one may be called `""`. Their values must fit
+            the types of the signature.
+        signature: Name of a signature. `None` is `seeded` if there is a seed, and
+            `serving_default` otherwise.
+        seed: An integer from 0 to 2**31 - 1, from which each row gets its own seed. Only
+            the signature `seeded` takes it.
 
     Returns:
         Arrays by name.
@@ -78,8 +78,8 @@ def ask(
     if (SEED in wanted) != (seed is not None):
         needs = "needs a seed" if seed is None else "takes no seed"
         raise ValueError(
-            f"The signature {signature!r} {needs}; expected a seed for `seeded` and for "
-            f"no other. Received: seed={seed}"
+            f"The signature {signature!r} {needs}; expected a seed for `seeded` only. "
+            f"Received: seed={seed}"
         )
     if seed is not None:
         rows = max((len(value) for value in given.values()), default=0)
@@ -94,17 +94,17 @@ def ask(
 def _by_name(
     inputs: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """Returns arrays by the names that a signature has for them."""
+    """Returns the arrays under the names that the signature uses."""
     names = [name for name in wanted if name != SEED]
     if "" in inputs and len(names) != 1:
         raise ValueError(
-            f"The signature takes several inputs, {names}; expected a .npz file that has "
-            "them by name. Received: one array without a name"
+            f"The signature takes several inputs, {names}; expected a .npz file with an "
+            "array under each name. Received: one array without a name"
         )
     given = {name or names[0]: np.asarray(value) for name, value in inputs.items()}
     if not all(value.ndim for value in given.values()):
         raise ValueError(
-            "The inputs must be arrays of rows, at least one axis each. Received: shapes "
+            "The inputs must be arrays of rows, with at least one axis. Received: shapes "
             f"{[value.shape for value in given.values()]}"
         )
     return given
@@ -112,7 +112,7 @@ def _by_name(
 
 def show(answer: Mapping[str, np.ndarray]) -> str:
     """Returns the first rows of an answer as a table."""
-    # Other SavedModels may answer without rows, or with as many as they like.
+    # SavedModels of other programs may answer without rows, or with any number of them.
     columns = [np.atleast_1d(value) for value in answer.values()]
     count = max(map(len, columns), default=0)
     rows = [
@@ -133,9 +133,9 @@ def _values(value: np.ndarray) -> str:
 
 
 def _load_arrays(path: pathlib.Path) -> dict[str, Any]:
-    """Returns the arrays of a file by name; the only one of a .npy file has none."""
+    """Returns the arrays of a file by name; that of a .npy file is called `""`."""
     try:
-        # Opened here: NumPy would leave open what it cannot read.
+        # Opened here, because NumPy would not close a file that it cannot read.
         with path.open("rb") as file:
             loaded = np.load(file)
             if isinstance(loaded, np.ndarray):
@@ -143,7 +143,7 @@ def _load_arrays(path: pathlib.Path) -> dict[str, Any]:
             arrays = dict(loaded)
     except OSError:
         raise
-    # Whatever the file makes NumPy raise, the file is what is wrong.
+    # Whatever NumPy raises, the cause is the file.
     except Exception as error:
         raise CommandError(
             "the input must be a .npy or .npz file of numbers or strings, written by "
@@ -156,11 +156,11 @@ def _load_arrays(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _check_output(path: pathlib.Path | None) -> None:
-    """Raises before anything is computed that could not be written."""
+    """Raises before the computation if its result could not be written."""
     if path is None:
         return
     if path.is_dir() or not path.parent.is_dir():
         raise CommandError(
-            "the output must be a file in a directory that is there. "
+            "the output must be a file in a directory that exists. "
             f"Received: --output {path}"
         )

@@ -1,4 +1,4 @@
-"""`tfvn quickstart`: a variance network on digits, and what its uncertainty is worth."""
+"""`tfvn quickstart`: trains a variance network on digits and shows its uncertainty."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def build_model() -> keras.Sequential:
 
 
 def entropy(model: keras.Sequential, images: np.ndarray) -> float:
-    """Returns the entropy of the ensemble's predictions, on average over all images."""
+    """Returns the mean entropy of the ensemble's predictions for images."""
     return float(tfvn.ensemble_predict(model, images, NUM_SAMPLES).entropy.mean())
 
 
@@ -48,18 +48,18 @@ def run(
     seed: int = 0,
     export: str | os.PathLike = "saved_models/digits",
 ) -> dict[str, float]:
-    """Trains the network, prints what it can do and when it is unsure, and exports it.
+    """Trains the network, prints its accuracy and its uncertainty, and exports it.
 
     Args:
         epochs: Passes over the 1,437 training digits.
         seed: Determines the initial weights, the order of the data and the noise.
-        export: Where the export goes, as a new version.
+        export: The directory of the export, which becomes a new version.
 
     Returns:
         The printed figures by name.
     """
     with mistakes():
-        # Before minutes of training, not after.
+        # Checked here, so that a wrong path does not cost minutes of training.
         versions.place(export)
     keras.utils.set_random_seed(seed)
     (x_train, y_train), (x_test, y_test) = tfvn.datasets.load("digits")
@@ -76,7 +76,7 @@ def run(
     noise = np.random.default_rng(seed).uniform(size=x_test.shape).astype("float32")
     figures = {
         "accuracy_mean_weights": accuracy(tfvn.mean_predict(model, x_test), y_test),
-        # On average: which of the draws comes first says nothing.
+        # The average over all draws, because their order means nothing.
         "accuracy_one_sample": accuracy(np.asarray(answer.samples), y_test[:, None]),
         "accuracy_ensemble": accuracy(answer.mean, y_test),
         "entropy_digits": float(np.mean(answer.entropy)),
@@ -92,11 +92,11 @@ def run(
 def _serve(
     model: keras.Sequential, export: str | os.PathLike, image: np.ndarray
 ) -> str:
-    """Exports the network, asks the export, and returns what came back."""
+    """Exports the network, calls the export, and returns a report of the answer."""
     labels = [str(digit) for digit in range(10)]
     path = tfvn.export_ensemble(model, export, NUM_SAMPLES, labels=labels)
     base = path.parent.resolve()
-    # Kept until it has answered: its variables go with it.
+    # Kept in a variable, because its signatures do not keep its weights alive.
     loaded = tf.saved_model.load(str(path))
     served = loaded.signatures["serving_default"](inputs=tf.constant(image))
     answer = {key: value[0].numpy() for key, value in served.items()}
@@ -104,18 +104,18 @@ def _serve(
     request = json.dumps({"instances": image.tolist()}, separators=(",", ":"))
     return f"""
 Exported for TensorFlow Serving: {path}
-    loaded by tf.saved_model.load, and asked with one digit:
+    the answer for one digit, after tf.saved_model.load:
     "{digit}" with probability {answer["mean"][digit]:.3f} +- {answer["std"][digit]:.3f}
     entropy {answer["entropy"]:.3f}, mutual information {answer["mutual_information"]:.3f} nats
 
-To serve it, and to ask the server with the same digit (docs/serving.md):
+To serve it, and to send the same digit to the server (docs/serving.md):
     docker run -p 8501:8501 -v {shlex.quote(f"{base}:/models/{base.name}")} \\
         -e MODEL_NAME={base.name} tensorflow/serving
     curl localhost:8501/v1/models/{base.name}:predict -d '{request}'"""
 
 
 class _Bar(keras.callbacks.Callback):
-    """One progress bar for the whole run, where `fit` would print one per epoch."""
+    """One progress bar for the whole run; `fit` would print one per epoch."""
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self.bar = keras.utils.Progbar(
@@ -139,9 +139,9 @@ def _report(figures: dict[str, float], num_images: int) -> str:
     lines = [f"\nAccuracy on {num_images} test digits"]
     lines += [f"    {text:<30}{figures[key]:>7.1%}" for text, key in rows]
     lines += [
-        "    The layer knows nothing by its means: it stores what it learnt in the",
-        "    variances of its weights.",
-        f"\nHow unsure it is: entropy of the prediction, at most {np.log(10):.2f} nats",
+        "    The means of the layer's weights are zero: it stores what it learnt in",
+        "    their variances.",
+        f"\nUncertainty: entropy of the prediction, at most {np.log(10):.2f} nats",
     ]
     rows = [
         ("test digits", "entropy_digits"),

@@ -1,4 +1,4 @@
-"""What the commands share: tables, and mistakes of the user's in one line."""
+"""Tools of all commands: tables, and one-line errors for mistakes of the user."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from tfvn.serving.saved_model import reason
 
 @contextlib.contextmanager
 def mistakes() -> Iterator[None]:
-    """Turns what paths, files and rows of the user's can get wrong into one line."""
+    """Turns errors about the user's paths, files and rows into one line."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -21,7 +21,7 @@ def mistakes() -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """Returns the first line of an error's message, or else its class."""
+    """Returns the first line of an error's message, or its class if there is none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 

@@ -1,4 +1,4 @@
-"""Ensembles for TensorFlow Serving: exports, and the checks of an export."""
+"""Exports of ensembles for TensorFlow Serving, and the checks of an export."""
 
 from tfvn.serving.export import export_ensemble
 

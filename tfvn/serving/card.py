@@ -1,4 +1,4 @@
-"""What an export says about itself: a file for programs, and one for people."""
+"""The description inside an export: one file for programs, and one for people."""
 
 import json
 import pathlib
@@ -15,7 +15,7 @@ from tfvn.likelihoods import Likelihood
 from tfvn.prediction.kinds import name_of
 from tfvn.prediction.row_seeds import with_a_kernel_per_row
 
-# Where a SavedModel keeps files that are no part of its graph.
+# The directory of a SavedModel for files that are not part of its graph.
 FOLDER = "assets.extra"
 FACTS = "ensemble.json"
 CARD = "README.md"
@@ -31,7 +31,7 @@ _VERSIONS = {
 _SIGNATURES = {
     "serving_default": "mean, spread and entropies of {num_samples} fresh draws",
     "samples": "the {num_samples} draws themselves, on axis 1",
-    "seeded": "as `serving_default`, repeatable: two integers `seed` for each row",
+    "seeded": "the same as `serving_default`, but repeatable: two integers `seed` for each row",
     "mean": "one pass with the means of all weights, without noise",
 }
 
@@ -48,18 +48,19 @@ reload.
 """
 
 _NO_MEAN = """
-There is no signature `mean`: the weights of a variance layer have mean zero, and a
-prediction by them is a guess.
+There is no signature `mean`: the weights of a variance layer have mean zero, so that a
+prediction with mean weights is a guess.
 """
 
 _DISTRIBUTION = """
-`std` is how far targets are from `mean`: their own noise, `aleatoric_std`, and what the
-draws disagree on, `epistemic_std`. `samples` are targets, one for each draw of the weights.
+`std` is the standard deviation of targets. It combines their own noise, `aleatoric_std`, and
+the disagreement of the draws, `epistemic_std`. `samples` are targets, one for each draw of the
+weights.
 """
 
 _DRAWN_BY = """
-Each row has weights of its own, so that layers {layers} draw their outputs (`local`) in place
-of a kernel for each row (`weights` or `flipout`), which is equal in law.
+Each row has its own weights. Layers {layers} sample their outputs (`local`) instead of a
+kernel for each row (`weights` or `flipout`), which gives the same distribution.
 """
 
 _INTERVAL = """
@@ -76,7 +77,7 @@ def write(
     labels: Sequence[str] | Mapping[str, Sequence[str]] | None,
     interval: float | None = None,
 ) -> None:
-    """Writes what is known of an export.
+    """Writes the description of an export.
 
     Args:
         folder: The directory `assets.extra` of the export.
@@ -84,9 +85,9 @@ def write(
         num_samples: Number of draws.
         kinds: What each output is.
         signatures: Names of the signatures.
-        labels: Names of the classes, if they are known, or a dictionary of them by the
-            names of several outputs.
-        interval: The probability of the interval that is served, if there is one.
+        labels: Names of the classes, or a dictionary from the names of outputs to such
+            lists, or `None`.
+        interval: The probability of the served interval, or `None`.
     """
     signatures = list(signatures)
     layers = _served_layers(model)
@@ -125,19 +126,19 @@ def write(
     if swapped:
         text += _DRAWN_BY.format(layers=", ".join(f"`{name}`" for name in swapped))
     (folder / CARD).write_text(text, "utf-8")
-    # Those of several outputs are in the facts only, by name.
+    # The labels of several outputs are in the facts only, by name.
     if labels is not None and not isinstance(labels, Mapping):
         (folder / LABELS).write_text("".join(f"{x}\n" for x in labels), "utf-8")
 
 
 def read(export: pathlib.Path) -> dict[str, Any]:
-    """Returns the facts of an export; none for a SavedModel of another origin."""
+    """Returns the facts of an export; an empty dictionary for other SavedModels."""
     path = export / FOLDER / FACTS
     return json.loads(path.read_text("utf-8")) if path.is_file() else {}
 
 
 def _served_layers(model: keras.Model) -> list[dict[str, Any]]:
-    """Returns what the layers are made of, and the estimator that the export draws by."""
+    """Returns the parts of each layer, and the estimator that the export uses for it."""
     return [
         {**row, "drawn_by": with_a_kernel_per_row(layer, layer.estimator).alias}
         for row, layer in zip(
@@ -147,7 +148,7 @@ def _served_layers(model: keras.Model) -> list[dict[str, Any]]:
 
 
 def describe_layers(model: keras.Model) -> list[dict[str, Any]]:
-    """Returns what the layers with a random kernel in a model are made of."""
+    """Returns the parts of each layer with a random kernel in a model."""
     return [
         {
             "name": layer.name,

@@ -1,4 +1,4 @@
-"""The signatures of an export: what a server can be asked."""
+"""The signatures of an export."""
 
 import collections
 import functools
@@ -19,7 +19,7 @@ from tfvn.utils.models import functional_graph
 
 Tensor = Any
 
-# As far as an output has them.
+# Each output gets those of them that it has.
 SUMMARY = (
     "mean",
     "std",
@@ -31,10 +31,10 @@ SUMMARY = (
     "mutual_information",
 )
 
-# The name of the only input of a model; several have the names of their own.
+# The name of the input if a model has only one; several inputs keep their own names.
 INPUT = "inputs"
 SEED = "seed"
-# Names that TensorFlow keeps as they are when it makes them arguments of a signature.
+# Names that TensorFlow does not change when it turns them into arguments of a signature.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _RESERVED = {"self", *keyword.kwlist}
 _SEED_SPEC = tf.TensorSpec([None, 2], tf.int32, name=SEED)
@@ -44,24 +44,24 @@ _SMALLEST, _LARGEST = np.int32(tf.int32.min), np.int32(tf.int32.max)
 class Endpoints:
     """The signatures of a model, as functions of tensors by name.
 
-    They check in the graph what a server does not: the shapes of inputs, and that inputs
-    and answers are finite.
+    A server does not check the shapes of inputs, nor whether inputs and answers are finite.
+    The graph of these functions does.
 
     Args:
         model: A model that has been built.
         num_samples: Number of draws.
-        kinds: What each output is, as `tfvn.prediction.kinds.find_kinds` says.
-        input_signature: A structure of `tf.TensorSpec`, or `None` for a sequential or
-            functional model, which says it itself.
-        level: The probability of the interval that is served for outputs that have a
+        kinds: What each output is, from `tfvn.prediction.kinds.find_kinds`.
+        input_signature: A structure of `tf.TensorSpec`. `None` uses the inputs of a
+            sequential or functional model.
+        level: The probability of the served interval, for outputs that have a
             distribution, or `None` for no interval.
 
     Attributes:
-        specs: What the inputs are, by name.
+        specs: The specs of the inputs, by name.
         has_mean: Whether there is a signature `mean`. The mean weights of a variance
-            layer are zero, and their prediction a guess.
-        draws: What the outputs of the signature `samples` are, in the order of the
-            model's outputs, as soon as `functions` is known.
+            layer are zero, so that a prediction with them is a guess.
+        draws: The specs of the outputs of the signature `samples`, in the order of the
+            model's outputs. It exists once `functions` has been read.
     """
 
     draws: dict[str, tf.TensorSpec]
@@ -88,9 +88,9 @@ class Endpoints:
 
     @functools.cached_property
     def functions(self) -> dict[str, tuple[Callable, dict[str, tf.TensorSpec]]]:
-        """A function of a dictionary, and what is in it, for each signature."""
+        """For each signature a function of a dictionary, and the specs of the dictionary."""
         with_seed = {**self.specs, SEED: _SEED_SPEC}
-        # Traced here, once: what is saved as a signature is traced again and again.
+        # Traced once here, because saving traces a signature several times.
         summary = _traced(lambda tensors: self._draw(tensors, SUMMARY), with_seed)
         samples = _traced(lambda tensors: self._draw(tensors, ("samples",)), with_seed)
         self.draws = samples.structured_outputs  # type: ignore[attr-defined]
@@ -122,8 +122,8 @@ class Endpoints:
         return _named(self._model, outputs, summaries)
 
     def _checked(self, tensors: dict[str, Tensor]) -> Any:
-        """Returns inputs that have been looked at, in the model's structure."""
-        # A server does not look at shapes.
+        """Returns the inputs in the model's structure, with checks of them in the graph."""
+        # A server does not check shapes.
         tensors = {
             name: tf.ensure_shape(
                 tensor, (_SEED_SPEC if name == SEED else self.specs[name]).shape
@@ -133,7 +133,7 @@ class Endpoints:
         counts = [tf.shape(tensor)[0] for tensor in tensors.values()]
         checks = [
             tf.debugging.assert_equal(
-                count, counts[0], "All inputs must have as many rows."
+                count, counts[0], "All inputs must have the same number of rows."
             )
             for count in counts[1:]
         ]
@@ -145,7 +145,7 @@ class Endpoints:
 def _inputs(
     model: keras.Model, input_signature: Any
 ) -> tuple[Any, dict[str, tf.TensorSpec]]:
-    """Returns the structure of a model's inputs, and the specs of them by name."""
+    """Returns the structure of a model's inputs, and their specs by name."""
     graph = functional_graph(model)
     if input_signature is None and graph is None:
         raise ValueError(
@@ -153,7 +153,7 @@ def _inputs(
             "model that is not sequential or functional. "
             f"Received: input_signature=None for a {type(model).__name__}"
         )
-    # What the model itself says of its inputs has no public name for sequential ones.
+    # For sequential models, Keras has no public name for the structure of the inputs.
     structure = input_signature
     if structure is None:
         structure = graph.input
@@ -181,22 +181,22 @@ def _check_dense(leaf: Any) -> None:
     is_spec = isinstance(leaf, tf.TensorSpec | keras.KerasTensor)
     if not is_spec or getattr(leaf, "sparse", False) or getattr(leaf, "ragged", False):
         raise ValueError(
-            "The inputs of an export must be dense tensors, which is what a server takes; "
-            "make the model take dense ones, or make them dense in front of it. "
+            "The inputs of an export must be dense tensors, because a server takes no "
+            "others; build the model with dense inputs, or convert them before the model. "
             f"Received: {leaf!r}"
         )
     if leaf.shape is None or tf.TensorShape(leaf.shape).rank in (None, 0):
         raise ValueError(
-            "The inputs of an export must have a known number of axes, of which the "
-            f"first is the batch. Received: {leaf!r}"
+            "The inputs of an export must have a known number of axes, and the first must "
+            f"be the batch. Received: {leaf!r}"
         )
 
 
 def _check_names(names: list[Any]) -> None:
     """Raises unless the inputs of a signature can have these names.
 
-    TensorFlow makes arguments and nodes of them, and takes `Age` and `age`, or `a.b` and
-    `a_b`, for the same.
+    TensorFlow turns them into arguments and nodes, and confuses `Age` with `age`, and
+    `a.b` with `a_b`.
     """
     texts = [name if isinstance(name, str) else "" for name in names]
     alike = [re.sub(r"\W", "_", text).casefold() for text in (*texts, SEED)]
@@ -207,7 +207,7 @@ def _check_names(names: list[Any]) -> None:
     ):
         raise ValueError(
             "The inputs of the model must have names of letters, digits, '_', '.' and "
-            "'-' that are different even without upper case and signs, and none of them "
+            "'-' that differ by more than upper case and punctuation, and none of them "
             f"{SEED!r}, 'self' or a keyword of Python; name them by "
             "`keras.Input(..., name=...)`, by the keys of a dictionary or in "
             "`input_signature`. "
@@ -222,11 +222,11 @@ def _traced(function: Callable, specs: dict[str, tf.TensorSpec]) -> Callable:
 
 
 def _with_fresh_seeds(function: Callable) -> Callable:
-    """Returns a function that gives each row a seed that nobody can repeat.
+    """Returns a function that draws a fresh seed for each row.
 
-    With both of its own seeds zero, the op takes one from the system whenever it is
-    loaded. `tf.random.uniform` would put that of `tf.random.set_seed` into the export,
-    and every replica of a server would draw the same.
+    If both of its seeds are zero, the op takes a seed from the system whenever it is
+    loaded. `tf.random.uniform` would store the seed of `tf.random.set_seed` in the export,
+    and every replica of a server would draw the same noise.
     """
 
     def draw(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -252,8 +252,8 @@ def _named(
     counts = collections.Counter(name for name, _ in named)
     if len(counts) < len(named):
         raise ValueError(
-            "The outputs of the model must have names that make all answers of the export "
-            "different. Received: "
+            "The outputs of the model must have names that give each answer of the export "
+            "another name. Received: "
             f"{[name for name, count in counts.items() if count > 1]} more than once"
         )
     return {name: _finite(value, f"Answer `{name}`") for name, value in named}

@@ -1,4 +1,4 @@
-"""Exports: an ensemble as a SavedModel that TensorFlow Serving answers from."""
+"""Exports an ensemble as a SavedModel for TensorFlow Serving."""
 
 import os
 import pathlib
@@ -23,8 +23,8 @@ from tfvn.utils.validation import check_count
 # Operations that call back into the Python process that made them.
 _PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
-# Rows that an export is tried with, at least: with one alone, an answer that has lost
-# its rows could look as if it had them.
+# The smallest number of rows to test an export with. With a single row, an answer without
+# a batch axis could look right.
 _ROWS = 3
 
 
@@ -39,61 +39,66 @@ def export_ensemble(
     input_signature: Any = None,
     interval: float | None = None,
 ) -> pathlib.Path:
-    """Exports a model as an ensemble that TensorFlow Serving answers from.
+    """Exports a model as an ensemble for TensorFlow Serving.
 
     The export is a SavedModel of stock TensorFlow ops: a server needs neither this
-    library nor Keras. It has these signatures, all with one row for each example:
+    library nor Keras. It has these signatures, which answer with one row per example:
 
     - `serving_default`: `mean`, `std`, `entropy` and `mutual_information` of
-      `num_samples` fresh draws, as `tfvn.ensemble_predict` gives them; for regression
-      `mean` and `std`; for outputs that are parameters of a distribution of the target
-      `mean`, `std`, `aleatoric_std`, `epistemic_std` and, with `interval=0.9`, the bounds
-      `lower` and `upper` between which the target lies with probability 0.9.
+      `num_samples` fresh draws, as in `tfvn.ensemble_predict`. Regression has only `mean`
+      and `std`. Outputs that are parameters of a distribution of the target have `mean`,
+      `std`, `aleatoric_std`, `epistemic_std` and, with `interval=0.9`, the bounds
+      `lower` and `upper`: the target lies between them with probability 0.9.
     - `samples`: the draws themselves, on axis 1. For outputs that are parameters of a
-      distribution, a target drawn from the distribution of each draw.
-    - `seeded`: as `serving_default`, for two integers `seed` in each row. The same seed
-      and inputs get the same answer, within 1e-5, whatever else is in the batch, and so
-      does `tfvn.ensemble_predict` with these seeds.
-    - `mean`: `mean` and `entropy`, or `mean` and `aleatoric_std`, of a pass without
-      noise, by the means of all weights. Left out for models with a variance layer, which would guess.
+      distribution, one target sampled from the distribution of each draw.
+    - `seeded`: the same as `serving_default`, with two integers `seed` for each row. The
+      same seed and inputs give the same answer, within 1e-5, whatever else is in the
+      batch. `tfvn.ensemble_predict` with these seeds gives this answer too.
+    - `mean`: `mean` and `entropy`, or `mean` and `aleatoric_std`, of one pass without
+      noise, with the means of all weights. Models with a variance layer do not have it,
+      because their mean weights are zero.
 
-    The only input of a model is called `inputs`; several have their own names. The
-    outputs of a model with several begin with the name of one: `age_mean`. Inputs that
-    are not of the model's shape, and inputs and answers that are not finite, are errors.
+    If a model has only one input, it is called `inputs`; several inputs keep their names.
+    If a model has several outputs, each answer begins with the name of its output:
+    `age_mean`. Inputs of a wrong shape, and inputs and answers that are not finite, raise
+    errors.
 
     Noise is fresh for each row of each call, on every thread and replica and after every
-    reload. Where layers draw whole kernels (`estimator="weights"` or `"flipout"`, but for
-    dense layers with Gaussian weights on vectors), each row and draw gets kernels of its
-    own: the memory of two at a time, and the time of all. `local` is the estimator to
+    reload. Layers with `estimator="weights"` or `"flipout"` sample whole kernels for each
+    row and draw, except dense layers with Gaussian weights on vectors. That takes the
+    memory of two kernels, and the time of all of them: use `local` for models that you
     serve.
 
-    Before the version appears, it is loaded with `tf.saved_model.load` and asked by each
-    signature: it must answer, with as many rows as it was asked for. It appears whole or
-    not at all, even if the process is killed, and no version is ever overwritten.
-    Models that call Python from their graph (`tf.py_function`, `tf.numpy_function`) are
-    refused, because a server has no Python, and so are models with stateful recurrent
-    layers, because a server keeps no states between requests. So is a process in which
-    `tf.config.experimental.enable_op_determinism()` has been called: it forbids random
-    numbers without a seed, and a seed in the export would make every replica of a server
-    draw the same.
+    Before the version appears, this function loads it with `tf.saved_model.load`, calls
+    each signature, and checks that the answer has as many rows as the request. The version
+    appears as a whole or not at all, even if the process is killed, and no version is ever
+    overwritten.
+
+    The function refuses models that call Python from their graph (`tf.py_function`,
+    `tf.numpy_function`), because a server has no Python, and models with stateful recurrent
+    layers, because a server keeps no states between requests. It also refuses to run after
+    `tf.config.experimental.enable_op_determinism()`, which forbids random numbers without a
+    seed: with a seed in the export, every replica of a server would draw the same noise.
 
     Args:
         model: A model of this library or of Keras that has been built.
-        path: The directory of the model on this machine, whose name is the one it is
-            served under. For storage like `gs://`, where a version cannot appear at once,
-            export to a local directory and copy the finished version.
+        path: The directory of the model on this machine. Its last part is the name that
+            the model is served under. For storage like `gs://`, where a version could be
+            seen before it is complete, export to a local directory and copy the finished
+            version.
         num_samples: Number of draws in every answer.
         version: Number of the version, from 1 to 2**63 - 1; `None` is the next one.
         outputs: What the model's outputs are, as in `tfvn.ensemble_predict`.
-        labels: Names of the classes, kept beside the model: as many as there are, two
-            for a binary answer, one for each of several independent binary answers. For a
-            model with several outputs, a dictionary of such lists by the outputs' names.
-        example: A few rows of inputs, with which the export is tried and the server warms
-            up; `None` is a row of zeros, or of empty strings.
+        labels: Names of the classes, which are saved with the model: one name for each
+            class, two for a binary output, one for each of several independent binary
+            outputs. For a model with several outputs, a dictionary from their names to such
+            lists.
+        example: A few rows of inputs, for the check of the export and for the server's
+            warm-up; `None` is a row of zeros, or of empty strings.
         input_signature: A `tf.TensorSpec`, or a structure of them with names, for models
             that are neither sequential nor functional.
         interval: The probability of the interval between `lower` and `upper`, for
-            outputs that have a distribution; `None` serves none.
+            outputs that have a distribution; `None` serves no interval.
 
     Returns:
         The directory of the version.
@@ -148,20 +153,21 @@ def _check(model: Any) -> None:
         )
     if tf.distribute.has_strategy():
         raise RuntimeError(
-            "A model must be exported outside of `strategy.scope()`, in which it could not "
-            "be loaded and tried; leave the scope first. "
+            "A model must be exported outside of `strategy.scope()`, because inside the "
+            "export cannot be loaded and checked; leave the scope first. "
             f"Received: scope of {type(tf.distribute.get_strategy()).__name__}"
         )
     try:
-        # The operation from which each row of an answer gets its seed.
+        # The export uses this operation to draw a seed for each row.
         tf.raw_ops.RandomUniformInt(
             shape=[1], minval=np.int32(0), maxval=np.int32(2), seed=0, seed2=0
         )
     except tf.errors.InvalidArgumentError as error:
         raise RuntimeError(
             "An export draws random numbers without a seed, so that no two replicas of a "
-            "server draw the same, and this process forbids that; export from a process "
-            "that has not called `tf.config.experimental.enable_op_determinism()`. "
+            "server draw the same noise, and this process forbids that; export from a "
+            "process that has not called "
+            "`tf.config.experimental.enable_op_determinism()`. "
             f"Received: {reason(error)}"
         ) from error
 
@@ -172,9 +178,10 @@ def _check_interval(interval: Any, kinds: list[Any]) -> None:
     check_level("interval", interval)
     if not any(isinstance(kind, Likelihood) for kind in kinds):
         raise ValueError(
-            "Argument `interval` must be `None` for outputs without a distribution of "
-            "the target, which `tfvn.losses.GaussianNLL` or `outputs='normal'` gives "
-            f"them. Received: interval={interval} for outputs "
+            "Argument `interval` must be `None` unless outputs are parameters of a "
+            "distribution of the target; compile the model with "
+            "`tfvn.losses.GaussianNLL` or pass `outputs='normal'`. "
+            f"Received: interval={interval} for outputs "
             f"{[name_of(kind) for kind in kinds]}"
         )
 
@@ -184,7 +191,7 @@ def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndar
     specs = endpoints.specs
     if example is None:
         values = [
-            # Of sizes that are not fixed, the smallest.
+            # Sizes that are not fixed become 1.
             np.full(
                 [size or 1 for size in spec.shape],
                 b"" if spec.dtype == tf.string else 0,
@@ -203,7 +210,7 @@ def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndar
             value.ndim and value.size for value in values
         ):
             raise ValueError(
-                "Argument `example` must have rows, as many in all inputs. Received: "
+                "Argument `example` must have rows, the same number in all inputs. Received: "
                 f"example of shapes {[value.shape for value in values]}"
             )
     inputs = dict(zip(specs, values, strict=True))
@@ -215,7 +222,7 @@ def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndar
 
 
 def _leaves(example: Any, names: list[str]) -> list[Any]:
-    """Returns what an example has for each input."""
+    """Returns the array for each input from an example."""
     leaves = keras.tree.flatten(example)
     if len(names) == 1 and (len(leaves) != 1 or not np.ndim(leaves[0])):
         # Rows as lists of numbers or texts.
@@ -237,21 +244,21 @@ def _write(folder: pathlib.Path, model: keras.Model, endpoints: Endpoints) -> No
     for name, (function, specs) in endpoints.functions.items():
         archive.add_endpoint(name, function, input_signature=[specs])
     archive.write_out(folder, verbose=False)
-    # Keras has called the model to save it, and losses of a prediction are none.
+    # Keras called the model to save it, and layers added losses. Nobody needs these.
     private.clear_losses(model)
 
 
 def _try(
     folder: pathlib.Path, requests: dict[str, dict[str, np.ndarray]], num_samples: int
 ) -> None:
-    """Loads the export and asks it by each signature, and looks at the answers."""
+    """Loads the export, calls each signature and checks the answers."""
     served = SavedModel(folder)
     called_back = _PYTHON_OPS.intersection(served.ops())
     if called_back:
         raise ValueError(
-            "The model must not call Python from its graph (as `tf.py_function`, "
-            "`tf.numpy_function` and layers that use them do): a server has no Python; "
-            f"use TensorFlow operations. Received: operations {sorted(called_back)}"
+            "The model must not call Python from its graph (as `tf.py_function` and "
+            "`tf.numpy_function` do), because a server has no Python; use TensorFlow "
+            f"operations. Received: operations {sorted(called_back)}"
         )
     for signature, inputs in requests.items():
         found = set(served.signatures[signature].inputs)
@@ -268,14 +275,14 @@ def _try(
             why = reason(error)
             if why.startswith("Answer") and "std` must be finite" in why:
                 raise ValueError(
-                    "The answers of an export must be finite in float32. The spread of a "
-                    "log-normal target is not where that of its logarithm is above 9: "
-                    "train the model to the end, or predict a scale of less range. "
+                    "The answers of an export must be finite in float32. The standard "
+                    "deviation of a log-normal target overflows if that of its logarithm is "
+                    "above 9: train the model to the end, or limit the predicted scale. "
                     f"Received: {why} for signature {signature!r}"
                 ) from error
             raise ValueError(
-                "The export does not answer for the rows that it is tried with; expected "
-                "`example` to be rows that the model can take. Received: "
+                "The export fails for the rows of `example`; expected `example` to be rows "
+                "that the model can take. Received: "
                 f"{why} for signature {signature!r}"
             ) from error
         count = len(next(iter(rows.values())))

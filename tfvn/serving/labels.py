@@ -21,12 +21,12 @@ _WITH_CLASSES = (
 def checked_labels(
     labels: Any, kinds: list[str], draws: dict[str, tf.TensorSpec]
 ) -> Labels | None:
-    """Returns labels as lists, if there are as many as each output has classes.
+    """Returns labels as lists; raises unless each output has one label for each class.
 
     Args:
-        labels: What the user gave.
+        labels: The user's argument.
         kinds: What each output is, or one kind for all of them.
-        draws: What the signature `samples` gives, in the order of the outputs.
+        draws: The specs of the signature `samples`, in the order of the outputs.
     """
     if labels is None:
         return None
@@ -41,8 +41,9 @@ def checked_labels(
         return _list_of_labels(labels, count, "labels")
     if not isinstance(labels, Mapping) or not set(labels) <= set(counts):
         raise ValueError(
-            "Argument `labels` must be a dictionary of lists by the names of the outputs, "
-            f"{list(counts)}, for a model with several. Received: labels={labels!r}"
+            "Argument `labels` must be a dictionary from the names of the outputs, "
+            f"{list(counts)}, to lists, for a model with several outputs. "
+            f"Received: labels={labels!r}"
         )
     return {
         name: _list_of_labels(value, counts[name], f"labels[{name!r}]")
@@ -58,22 +59,22 @@ def _list_of_labels(labels: Any, count: int | None, name: str) -> list[str]:
         isinstance(label, str) and "\n" not in label for label in labels
     ):
         raise ValueError(
-            f"Argument `{name}` must be a list of strings, of one line each. "
+            f"Argument `{name}` must be a list of strings without line breaks. "
             f"Received: {name}={labels!r}"
         )
     if count is not None and len(labels) != count:
         expected = f"{count} names, one for each class" if count else "`None`"
         raise ValueError(
-            f"Argument `{name}` must be {expected}, as the output has {count or 'no'} "
+            f"Argument `{name}` must be {expected}, because the output has {count or 'no'} "
             f"classes. Received: {name} of {len(labels)} names"
         )
     return [str(label) for label in labels]
 
 
 def _num_classes(draws: tf.TensorSpec, kind: str) -> int | None:
-    """Returns how many classes an output has, or `None` if that is not fixed."""
+    """Returns the number of classes of an output, or `None` if it is not fixed."""
     if kind not in _WITH_CLASSES:
         return 0
     size = 1 if draws.shape.rank == 2 else draws.shape[-1]
-    # The probability of the second of two.
+    # A single number is the probability of the second of two classes.
     return 2 if size == 1 else size

@@ -1,7 +1,7 @@
-"""SavedModels by TensorFlow's Python loader: what they say of themselves, and answers.
+"""Loads and calls SavedModels with TensorFlow's Python loader.
 
-The loader that TensorFlow Serving uses is another one, written in C++, which does not look
-at the shapes of inputs. The tests load exports by that one as well.
+TensorFlow Serving uses another loader, written in C++, which does not check the shapes of
+inputs. The tests load exports with that one as well.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 FILE = "saved_model.pb"
 _TAG = "serve"
 
-# Lines of an error that say where it was raised, and not what is wrong.
+# Lines of an error that say where it was raised, not what is wrong.
 _WHERE = re.compile(r"\s|Graph execution error:|Detected at node|<stack traces|$")
 _SEVERAL = re.compile(r"\(0\)\s*\w+:\s*(.+)")
 _OPS = re.compile(r"\{\{function_node [^}]*\}\} ?| ?\[Op:[^\]]*\]")
@@ -27,27 +27,27 @@ _OPS = re.compile(r"\{\{function_node [^}]*\}\} ?| ?\[Op:[^\]]*\]")
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """The inputs and outputs of a way to ask a model, by name."""
+    """The inputs and outputs of a signature, by name."""
 
     inputs: dict[str, tf.TensorSpec]
     outputs: dict[str, tf.TensorSpec]
 
 
 class SavedModel:
-    """A SavedModel, which is loaded when it is asked for the first time.
+    """A SavedModel, which is loaded at its first call.
 
     Args:
         path: The directory of the SavedModel.
 
     Attributes:
-        signatures: What can be asked, by name.
+        signatures: The signatures, by name.
     """
 
     def __init__(self, path: pathlib.Path):
         self._path = path
         self._meta_graph = _read(path / FILE)
         self.signatures = {
-            # What TensorFlow adds for itself begins with underscores.
+            # TensorFlow's internal signatures begin with underscores.
             name: Signature(_specs(definition.inputs), _specs(definition.outputs))
             for name, definition in sorted(self._meta_graph.signature_def.items())
             if not name.startswith("__")
@@ -68,8 +68,8 @@ class SavedModel:
             signature: Name of the signature.
 
         Raises:
-            ValueError: If an array cannot become what the signature wants without
-                changing its values.
+            ValueError: If an array cannot be converted to the type of the signature
+                without changing its values.
             tf.errors.OpError: If the graph refuses the inputs.
         """
         specs = self.signatures[signature].inputs
@@ -81,7 +81,7 @@ class SavedModel:
         return {name: outputs[name].numpy() for name in sorted(outputs)}
 
     def ops(self) -> Iterator[str]:
-        """Returns the types of all operations, those inside of functions as well."""
+        """Returns the types of all operations, also of those inside functions."""
         graph = self._meta_graph.graph_def
         for nodes in (graph.node, *(f.node_def for f in graph.library.function)):
             for node in nodes:
@@ -89,15 +89,15 @@ class SavedModel:
 
 
 def to_array(value: Any, spec: tf.TensorSpec, what: str) -> np.ndarray:
-    """Returns a value as an array of a type, and refuses to change it on the way.
+    """Returns a value as an array of a type, and raises if that would change the value.
 
-    Floats may be rounded to other floats, and integers to floats; only whole numbers
-    become integers, and only texts become strings.
+    Floats and integers may be rounded to floats. Only whole numbers become integers, and
+    only texts become strings.
 
     Args:
-        value: What can become an array.
-        spec: What is wanted; only its type is looked at.
-        what: How an error calls the value.
+        value: Anything that NumPy can turn into an array.
+        spec: A spec with the type of the array; its shape is not used.
+        what: The name of the value in error messages.
     """
     try:
         array = np.asarray(value)
@@ -114,7 +114,7 @@ def to_array(value: Any, spec: tf.TensorSpec, what: str) -> np.ndarray:
         texts[:] = [t.encode() if isinstance(t, str) else t for t in flat]
         return texts.reshape(array.shape)
     if array.dtype.kind not in "biuf":
-        # The half precision of ml_dtypes is no kind of NumPy's.
+        # NumPy has no kind for the half precision types of ml_dtypes.
         is_number = array.dtype == wanted.as_numpy_dtype and wanted.is_floating
         if not is_number:
             raise ValueError(
@@ -132,7 +132,7 @@ def to_array(value: Any, spec: tf.TensorSpec, what: str) -> np.ndarray:
 
 
 def reason(error: tf.errors.OpError) -> str:
-    """Returns the line of an error of TensorFlow's that says what is wrong."""
+    """Returns the line of a TensorFlow error that says what is wrong."""
     lines = error.message.splitlines() or [type(error).__name__]
     several = [found[1] for found in map(_SEVERAL.search, lines) if found]
     told = [line for line in lines if not _WHERE.match(line)]
@@ -144,7 +144,7 @@ def _read(path: pathlib.Path) -> Any:
         saved = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     except message.DecodeError as error:
         raise ValueError(
-            f"The file must be a SavedModel's. Received: {str(path)!r}, which is damaged"
+            f"The file must be that of a SavedModel. Received: {str(path)!r}, which is damaged"
         ) from error
     for meta_graph in saved.meta_graphs:
         if _TAG in meta_graph.meta_info_def.tags:

@@ -1,7 +1,7 @@
 """The directory of a served model: one subdirectory for each version, named by a number.
 
-TensorFlow Serving looks at it every second and loads what it finds, so a version has to
-be there as a whole or not at all.
+TensorFlow Serving looks into it every second and loads the versions that it finds, so a
+version has to appear as a whole or not at all.
 """
 
 import contextlib
@@ -15,18 +15,19 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-# What a rename says of a target that is there.
+# The errors of a rename to a target that exists.
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 # TensorFlow Serving keeps the number of a version in 64 bits with a sign.
 _LARGEST = 2**63 - 1
 
-# A scheme has two letters at least: one is a drive. `pathlib` leaves one slash of two.
+# A scheme has at least two letters: a single letter is a drive. `pathlib` removes one of
+# the two slashes.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def place(path: str | os.PathLike) -> pathlib.Path:
-    """Returns the directory that a path means, if versions can be put there.
+    """Returns the directory of a path; raises if this process cannot put versions there.
 
     Args:
         path: A path on this machine. A `~` at its beginning is the home directory.
@@ -40,26 +41,26 @@ def place(path: str | os.PathLike) -> pathlib.Path:
         )
     if _SCHEME.match(text):
         raise ValueError(
-            "Argument `path` must be a directory of this machine: other places cannot "
-            "make a version appear at once; export to a local directory, then copy the "
-            f"finished version there. Received: path={text!r}"
+            "Argument `path` must be a directory of this machine, because elsewhere a "
+            "version could be seen before it is complete; export to a local directory, "
+            f"then copy the finished version there. Received: path={text!r}"
         )
     base = pathlib.Path(text).expanduser()
     name = base.resolve().name
     if name.isdecimal():
         raise ValueError(
-            "Argument `path` must be the directory of a model, in which versions have "
-            "numbers, and not that of a version; pass `version=` for that. "
+            "Argument `path` must be the directory of a model, not that of one of its "
+            "numbered versions; pass `version=` for that. "
             f"Received: path={text!r}, whose name is the number {name}"
         )
-    # The first that is there, in which the others would be made.
+    # The nearest parent that exists, in which the others would be created.
     there = base
     while not os.path.lexists(there):
         there = there.parent
     if not there.is_dir():
         raise NotADirectoryError(
-            "Argument `path` must be a directory, or one that can be made. "
-            f"Received: path={text!r}, where {str(there)!r} is no directory"
+            "Argument `path` must be a directory, or one that can be created. "
+            f"Received: path={text!r}, where {str(there)!r} is not a directory"
         )
     if not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(
@@ -78,7 +79,7 @@ def find(base: pathlib.Path) -> dict[int, pathlib.Path]:
         for path in base.iterdir()
         if path.name.isascii()
         and path.name.isdigit()
-        # What is larger is no version to a server.
+        # A server ignores larger numbers.
         and int(path.name) <= _LARGEST
     }
     return dict(sorted(found.items()))
@@ -91,7 +92,7 @@ def resolve(path: pathlib.Path) -> pathlib.Path:
     versions = {n: p for n, p in find(path).items() if (p / "saved_model.pb").is_file()}
     if not versions:
         raise FileNotFoundError(
-            "Argument `path` must be an export, or a directory of numbered ones. "
+            "Argument `path` must be an export, or a directory of numbered exports. "
             f"Received: path={str(path)!r}"
         )
     return versions[max(versions)]
@@ -99,11 +100,11 @@ def resolve(path: pathlib.Path) -> pathlib.Path:
 
 @contextlib.contextmanager
 def draft(base: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a directory to write a version to, out of the server's sight.
+    """Yields a directory to write a version to, which servers ignore.
 
-    What has not been published when the context is left is deleted. A process that is
-    killed may leave a directory whose name begins with `.export-`: no server looks at it,
-    and it can be deleted.
+    The directory is deleted at the end of the context unless it was published. A process
+    that is killed may leave a directory whose name begins with `.export-`; you can delete
+    it.
 
     Args:
         base: The directory of the model.
@@ -120,12 +121,12 @@ def draft(base: pathlib.Path) -> Iterator[pathlib.Path]:
 def publish(
     folder: pathlib.Path, base: pathlib.Path, version: int | None
 ) -> pathlib.Path:
-    """Moves a draft to where the server looks for it, at once, and returns that.
+    """Renames a draft to a version, which the server then finds, and returns its path.
 
     Args:
         folder: The draft.
         base: The directory of the model.
-        version: Its number; `None` is the next one.
+        version: The number of the version; `None` is the next one.
     """
     while True:
         check(base, version)
@@ -147,15 +148,15 @@ def check(base: pathlib.Path, version: int | None) -> None:
 
     Args:
         base: The directory of the model.
-        version: Its number; `None` is the next one.
+        version: The number of the version; `None` is the next one.
     """
     if version is None:
         return
     _check_number(version)
     if version in find(base):
         raise FileExistsError(
-            "Argument `version` must be one that is not there yet; no version is ever "
-            f"overwritten. Received: version={version} in {str(base)!r}"
+            "Argument `version` must be a number that is not in use, because no version is "
+            f"ever overwritten. Received: version={version} in {str(base)!r}"
         )
 
 

@@ -1,7 +1,7 @@
-"""Requests with which TensorFlow Serving warms up a model before it answers others.
+"""Requests that TensorFlow Serving sends to a model to warm it up before clients use it.
 
-The file is a TFRecord of `tensorflow.serving.PredictionLog` messages. They are written
-here field by field, so that exports need no package but TensorFlow.
+The file is a TFRecord of `tensorflow.serving.PredictionLog` messages. This module writes
+them field by field, so that exports need no package except TensorFlow.
 """
 
 import pathlib
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 NAME = "tf_serving_warmup_requests"
 
-# Numbers of fields of the messages, as in TensorFlow Serving's `.proto` files.
+# Field numbers of the messages, from TensorFlow Serving's `.proto` files.
 _LOG_PREDICT = 6  # PredictionLog.predict_log
 _PREDICT_REQUEST = 1  # PredictLog.request
 _REQUEST_MODEL = 1  # PredictRequest.model_spec
@@ -32,7 +32,7 @@ def write(
     Args:
         folder: The directory `assets.extra` of an export.
         model_name: The name that the model is served under.
-        requests: Inputs by name, by the name of their signature.
+        requests: For each signature, its inputs by name.
     """
     with tf.io.TFRecordWriter(str(folder / NAME)) as writer:
         for signature, inputs in requests.items():
@@ -54,12 +54,12 @@ def _prediction_log(
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """Returns a field of bytes: its number with its kind, its length, the bytes."""
+    """Returns a field of bytes: its number and type, its length, the bytes."""
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
 def _varint(value: int) -> bytes:
-    """Returns an integer seven bits a byte, the lowest first."""
+    """Returns an integer with seven bits per byte, the lowest bits first."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

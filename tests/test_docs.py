@@ -129,16 +129,8 @@ def test_readme_names_the_two_commands_and_make_knows_them():
         assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE)
 
 
-# Importing TensorFlow is what takes the time: one is quiet by itself, and then the others
-# are asked in one process.
-@pytest.mark.parametrize("script", EXAMPLES[:1], ids=lambda path: path.stem)
-def test_examples_are_quiet(script):
-    run = run_python(script, "--help")
-    assert "--quick" in run.stdout
-    assert run.stderr == ""
-
-
-def test_examples_explain_themselves():
+def test_examples_explain_themselves_and_are_quiet():
+    # In one process, because importing TensorFlow is what takes the time.
     ask = """
 import contextlib, io, pathlib, runpy, sys
 
@@ -150,8 +142,9 @@ for path in sys.argv[1:]:
         runpy.run_path(path, run_name="__main__")
     print("--quick" in text.getvalue() and text.getvalue().startswith("usage:"))
 """
-    answers = run_python("-c", ask, *EXAMPLES).stdout.split()
-    assert answers == ["True"] * len(EXAMPLES)
+    run = run_python("-c", ask, *EXAMPLES)
+    assert run.stdout.split() == ["True"] * len(EXAMPLES)
+    assert run.stderr == ""
 
 
 def run_python(*arguments):

@@ -77,6 +77,7 @@ def assert_same_distribution(first, second):
         assert stats.ks_2samp(one, other).pvalue > ztests.FAILURE / len(center)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_draws_as_plain_looping_does(make):
     model = make()

@@ -1,5 +1,6 @@
 """Every family of layers, exported and asked, against `tfvn.ensemble_predict`."""
 
+import harness
 import keras
 import numpy as np
 import pytest
@@ -54,26 +55,38 @@ FAMILIES = {
     "noisy dense": (VECTOR, noise_layer("NoisyDense", 4, noise="rayleigh")),
 }
 
-_CONVOLUTIONS = {
-    "Conv1D": SEQUENCE,
-    "Conv2D": IMAGE,
-    "Conv3D": (3, *IMAGE),
-    "Conv2DTranspose": IMAGE,
+# Layers by name: the shape of a row, and arguments.
+FEED_FORWARD = {
+    "Dense": (VECTOR, (4,)),
+    "EinsumDense": (SEQUENCE, ("bti,io->bto", (6, 3))),
+    "DepthwiseConv2D": (IMAGE, (3,)),
+    "Conv1D": (SEQUENCE, (3, 2)),
+    "Conv2D": (IMAGE, (3, 2)),
+    "Conv3D": ((3, *IMAGE), (3, 2)),
+    "Conv2DTranspose": (IMAGE, (3, 2)),
 }
+RECURRENT = {"LSTM": (SEQUENCE, (3,)), "GRU": (SEQUENCE, (3,))}
+
+
+def pairs(layers, estimators):
+    """Returns families that hold every pair of layer, posterior and estimator."""
+    factors = {
+        "posterior": POSTERIORS,
+        "layer": [*layers],
+        "estimator": estimators,
+    }
+    found = {}
+    for chosen in harness.pairwise(factors, lambda combination: True):
+        name = "{posterior} {layer}, {estimator}".format(**chosen)
+        kind = chosen.pop("layer")
+        shape, args = layers[kind]
+        found[name] = (shape, random_layer(kind, *args, **chosen))
+    return found
+
+
 EXHAUSTIVE = {
-    f"{posterior} {kind}, {estimator}": (
-        shape,
-        random_layer(kind, *args, posterior=posterior, estimator=estimator),
-    )
-    for posterior in POSTERIORS
-    for estimator in ESTIMATORS
-    for kind, shape, args in [
-        ("Dense", VECTOR, (4,)),
-        ("EinsumDense", SEQUENCE, ("bti,io->bto", (6, 3))),
-        ("DepthwiseConv2D", IMAGE, (3,)),
-        *((kind, shape, (3, 2)) for kind, shape in _CONVOLUTIONS.items()),
-    ]
-} | {
+    **pairs(FEED_FORWARD, ESTIMATORS),
+    **pairs(RECURRENT, ("weights", "flipout")),
     "bernoulli dense": (
         VECTOR,
         random_layer("Dense", 4, posterior=tfvn.posteriors.Variance(noise="bernoulli")),
@@ -88,17 +101,6 @@ EXHAUSTIVE = {
     ),
     # Traced, a loop inside of a vectorised one takes its time.
     "recurrent dropout": (SEQUENCE, keras_layer("LSTM", 4, dropout=0.5)),
-}
-EXHAUSTIVE |= {
-    f"{posterior} {kind}, {estimator}": (
-        SEQUENCE,
-        random_layer(kind, 3, posterior=posterior, estimator=estimator),
-    )
-    for kind in ("LSTM", "GRU")
-    for posterior in POSTERIORS
-    for estimator in ("weights", "flipout")
-}
-EXHAUSTIVE |= {
     "noise": (VECTOR, noise_layer("MultiplicativeNoise", noise="gaussian")),
     "dropconnect": (VECTOR, noise_layer("NoisyDense", 4, structure="dropconnect")),
     "noisy convolution": (IMAGE, noise_layer("NoisyConv2D", 3, 3)),
@@ -109,14 +111,9 @@ EXHAUSTIVE |= {
             keras.layers.Dense(5, activation="tanh"), noise="gaussian"
         ),
     ),
-}
-EXHAUSTIVE |= {
-    name: (VECTOR, keras_layer(*args))
-    for name, args in {
-        "alpha dropout": ("AlphaDropout", 0.3),
-        "gaussian noise": ("GaussianNoise", 0.5),
-        "multiplicative noise": ("GaussianDropout", 0.3),
-    }.items()
+    "alpha dropout": (VECTOR, keras_layer("AlphaDropout", 0.3)),
+    "gaussian noise": (VECTOR, keras_layer("GaussianNoise", 0.5)),
+    "multiplicative noise": (VECTOR, keras_layer("GaussianDropout", 0.3)),
 }
 
 

@@ -34,6 +34,7 @@ model.compile(
     {"mean": keras.optimizers.Adam(0.01), "scale": keras.optimizers.RMSprop(0.01)},
     "mse",
     kl_schedule=tfvn.schedules.LinearAnnealing(steps=60),
+    jit_compile=False,
 )
 folder, epochs = sys.argv[1], int(sys.argv[2])
 backup = tfvn.callbacks.BackupAndRestore(folder + "/backup")
@@ -43,7 +44,7 @@ model.fit(x, y, batch_size=8, epochs=epochs, callbacks=[tell, backup], verbose=0
 np.savez(folder + "/final.npz", *model.get_weights(), *[
     v.numpy() for v in model.optimizer.variables])
 """
-EPOCHS = 60
+EPOCHS = 20
 
 
 def start(folder):
@@ -62,8 +63,8 @@ def final(folder):
         return [saved[name] for name in saved.files]
 
 
-# Every start of the process takes TensorFlow ten seconds.
-@pytest.mark.parametrize("times", [3, pytest.param(10, marks=pytest.mark.exhaustive)])
+# Every start of the process takes TensorFlow seconds.
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.exhaustive)])
 def test_killed_at_random_moments(tmp_path, times):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     with start(whole) as process:
@@ -74,7 +75,7 @@ def test_killed_at_random_moments(tmp_path, times):
         with start(killed) as process:
             if kills < times:
                 # In one of its first epochs: while it traces, trains or saves.
-                for _ in range(generator.randint(1, 5)):
+                for _ in range(generator.randint(1, 4)):
                     process.stdout.readline()
                 time.sleep(generator.uniform(0.0, 0.1))
                 process.send_signal(signal.SIGKILL)

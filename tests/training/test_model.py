@@ -34,7 +34,7 @@ def test_shuffles_whole_batches():
 
 @pytest.mark.parametrize("style", STYLES)
 class TestStyles:
-    @pytest.mark.one_in(2)
+    @pytest.mark.one_in(4)
     @pytest.mark.parametrize("mode", MODES)
     def test_history_adds_up(self, style, mode):
         model = STYLES[style]()
@@ -52,17 +52,11 @@ class TestStyles:
             assert prefix + "mae" in logs
         assert logs["val_kl"][-1] == pytest.approx(kl_of(model), rel=1e-5)
 
-    def test_order_of_the_logs(self, style):
+    def test_names_in_the_logs_and_no_advice_about_the_weight(self, style, recwarn):
         model = STYLES[style]()
         model.compile("adam", "mse", metrics=["mae"])
         history = model.fit(*DATA, verbose=0).history
-        assert list(history)[:5] != []
         assert set(history) == {"loss", "nll", "kl", "kl_weight", "elbo", "mae"}
-
-    def test_no_advice_about_the_weight(self, style, recwarn):
-        model = STYLES[style]()
-        model.compile("adam", "mse")
-        model.fit(*DATA, verbose=0)
         assert not [w for w in recwarn if "kl_weight" in str(w.message)]
 
     def test_saved_and_loaded(self, style, tmp_path):
@@ -99,8 +93,10 @@ class TestStyles:
         ours.set_weights(stock.get_weights())
 
 
-@pytest.mark.parametrize("style", ["sequential", "functional"])
-@pytest.mark.parametrize("optimizer", ["adam", {"mean": "adam", "scale": "sgd"}])
+@pytest.mark.parametrize(
+    ("style", "optimizer"),
+    [("sequential", "adam"), ("functional", {"mean": "adam", "scale": "sgd"})],
+)
 def test_cloned_by_keras(style, optimizer):
     model = STYLES[style]()
     model.compile(optimizer, "mse", kl_schedule=0.5)

@@ -14,8 +14,9 @@ from tfvn.training import train_size
 class TestLoss:
     """The loss is mean NLL + weight * KL / N + regularizers, computed by hand."""
 
-    @pytest.mark.parametrize("mode", MODES)
-    @pytest.mark.parametrize("weight", [0.0, 0.5, 3.0])
+    @pytest.mark.parametrize(
+        ("weight", "mode"), [(0.0, "eager"), (0.5, "jit"), (3.0, "graph")]
+    )
     def test_value(self, mode, weight):
         x, y = DATA
         model = still(
@@ -69,9 +70,9 @@ class TestLoss:
         model.fit(x, y, batch_size=16, verbose=0)
         alone.fit(x, y, batch_size=16, verbose=0)
 
-    @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-    def test_mixed_precision(self, policy):
-        keras.config.set_dtype_policy(policy)
+    def test_mixed_precision(self):
+        # The other policy, bfloat16, has no scale of the loss.
+        keras.config.set_dtype_policy("mixed_float16")
         model = sequential()
         model.compile({"mean": "adam", "scale": "adam"}, "mse")
         history = model.fit(*DATA, epochs=2, verbose=0).history

@@ -44,8 +44,10 @@ class TestLearningRateRange:
         assert layer.kernel.numpy().item() == 0.0
         assert float(model.optimizer.learning_rate.numpy()) == pytest.approx(0.3)
 
-    @pytest.mark.parametrize("is_trained", [False, True])
-    @pytest.mark.parametrize("optimizer", ["adam", {"mean": "adam", "scale": "sgd"}])
+    @pytest.mark.parametrize(
+        ("optimizer", "is_trained"),
+        [("adam", False), ({"mean": "adam", "scale": "sgd"}, True)],
+    )
     def test_restores_everything(self, optimizer, is_trained):
         model = tfvn.Sequential(
             [

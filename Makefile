@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 help:
 	@echo "make quickstart  install into $(VENV), train on digits, show the uncertainty"
 	@echo "make test        install into $(VENV), then lint, type check and tests"
-	@echo "make test-all    every test, with the full cross product of combinations"
+	@echo "make test-all    every test, with all the slow ones"
 	@echo "make lint        ruff and mypy only"
 	@echo "make format      let ruff fix and format the code"
 	@echo "make stubs       write the arguments of all layers down for editors"

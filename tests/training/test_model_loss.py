@@ -106,6 +106,18 @@ class TestSize:
     def test_of_arrays_of_which_some_are_held_back(self):
         assert self.size(sequential(), *DATA, validation_split=0.25) == 36
 
+    @pytest.mark.parametrize("repeats", [1, 2])
+    def test_of_batches_that_are_mapped_to_other_rows(self, repeats):
+        x, y = (part[:24].reshape(4, 6, -1) for part in DATA)
+        data = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
+        data = data.map(
+            lambda x, y: (
+                tf.reshape(x, (-1, x.shape[-1])),
+                tf.reshape(y, (-1, y.shape[-1])),
+            )
+        )
+        assert self.size(sequential(), data.repeat(repeats)) == 24
+
     def test_rows_that_are_held_back(self):
         rows = np.arange(10.0).reshape(5, 2)
         sparse = tf.sparse.from_dense(rows)

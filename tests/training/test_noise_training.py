@@ -7,6 +7,7 @@ import tensorflow as tf
 from harness import no_likelihood
 
 import tfvn
+from tfvn.utils import models
 from tfvn.training.draws import draw
 
 DATA = np.random.default_rng(0)
@@ -133,3 +134,11 @@ class TestSeveralDraws:
             jit_compile=False,
         )
         assert np.isfinite(model.fit(X, Y, verbose=0).history["loss"][0])
+
+
+def test_a_mask_that_a_batch_shares_is_drawn_for_each_draw():
+    inputs = keras.Input((6,))
+    outputs = keras.layers.Dropout(0.5, noise_shape=(1, 6))(inputs)
+    assert not models.has_noise_per_example(keras.Model(inputs, outputs))
+    outputs = keras.layers.Dropout(0.5, noise_shape=(None, 6))(inputs)
+    assert models.has_noise_per_example(keras.Model(inputs, outputs))

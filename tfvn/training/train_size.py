@@ -215,10 +215,17 @@ def _source(x: tf.data.Dataset) -> tuple[tf.data.Dataset, int, bool]:
     """
     batchings, is_repeated = 0, False
     while (kind := _kind(x)) in _BATCHING | _KEEPING:
+        (before,) = private.inputs_of_dataset(x)
+        if _rank(x) != _rank(before) and kind not in _BATCHING and _batches(before):
+            break  # it makes other rows of a batch, of windows say
         batchings += kind in _BATCHING
         is_repeated |= kind == "Repeat"
-        (x,) = private.inputs_of_dataset(x)
+        x = before
     return x, batchings, is_repeated
+
+
+def _rank(x: tf.data.Dataset) -> int | None:
+    return tf.nest.flatten(x.element_spec)[0].shape.rank
 
 
 def _repeats(x: tf.data.Dataset) -> bool:

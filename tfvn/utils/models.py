@@ -38,11 +38,15 @@ def last_layer(symbol: Any) -> Any:
 
 def has_noise_per_example(model: keras.Layer) -> bool:
     """Whether the examples of a batch get independent noise in every layer."""
-    # Of layers that don't say, Keras's dropout has, and most others have no noise.
-    return all(
-        getattr(layer, "noise_per_example", True) is not False
-        for layer in all_layers(model)
-    )
+    return not any(map(_shares_noise, all_layers(model)))
+
+
+def _shares_noise(layer: keras.Layer) -> bool:
+    # Of layers that don't say, Keras's dropout has noise per example unless its shape of the
+    # noise fixes the first axis, and most others have no noise.
+    shape = getattr(layer, "noise_shape", None)
+    is_fixed = shape is not None and shape[0] is not None
+    return not getattr(layer, "noise_per_example", not is_fixed)
 
 
 def losses_of(model: keras.Model, structure: Any) -> list[Any]:

@@ -1,8 +1,8 @@
-"""What a posterior, a prior, an estimator or a layer from outside the library needs.
+"""Names for posteriors, priors, estimators and layers from outside the library.
 
-The parts themselves are registered with `tfvn.posteriors.register`,
-`tfvn.priors.register` and `tfvn.estimators.register`, each with its `support`: a `Cell`
-for the laws of weights that it combines with, and `ANY` for all others.
+Register such a part with `tfvn.posteriors.register`, `tfvn.priors.register` or
+`tfvn.estimators.register`, and pass its `support`: a `Cell` for each law of weights, and
+one for `ANY`, which covers all others.
 
 Example:
 

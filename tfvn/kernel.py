@@ -1,6 +1,6 @@
-"""A kernel's geometry, and what a layer does with a kernel.
+"""The geometry of a kernel, and the linear op that applies it.
 
-These are what posteriors, priors and estimators need to know of a layer.
+Posteriors, priors and estimators need to know only this of a layer.
 """
 
 import dataclasses
@@ -15,11 +15,11 @@ Tensor = Any
 
 @dataclasses.dataclass(frozen=True)
 class KernelSpec:
-    """A kernel's shape, and which of its axes belong to the output alone.
+    """The shape of a kernel, and which of its axes only the output has.
 
-    Seen as a matrix, a kernel has a row for each entry of the axes that it shares
-    with the input and a column for each entry of the others: a Dense kernel is
-    `(m, n)`, a convolution's `(height * width * channels, filters)`.
+    As a matrix, a kernel has a row for each entry of the axes that it shares with the
+    input, and a column for each entry of the others: the kernel of a `Dense` is `(m, n)`,
+    that of a convolution `(height * width * channels, filters)`.
 
     Args:
         shape: Shape of the kernel.
@@ -37,12 +37,12 @@ class KernelSpec:
 
     @property
     def rows(self) -> int:
-        """How many rows the kernel has as a matrix: the fan-in of an output."""
+        """The number of rows of the kernel as a matrix: the fan-in of an output."""
         return math.prod(self.shape[axis] for axis in self.input_axes)
 
     @property
     def columns(self) -> int:
-        """How many columns the kernel has as a matrix."""
+        """The number of columns of the kernel as a matrix."""
         return math.prod(self.shape[axis] for axis in self.output_axes)
 
     def from_matrix(self, matrix: Tensor) -> Tensor:
@@ -64,15 +64,15 @@ class KernelSpec:
 
 @dataclasses.dataclass(frozen=True)
 class LinearOp:
-    """What a layer does with a kernel, in the precision of its inputs.
+    """Applies a kernel to inputs, in the precision of the inputs.
 
     Args:
         apply: `apply(inputs, kernel)`, linear in both.
         apply_factors: `apply_factors(inputs, left, right)`, the same for the kernel
             whose matrix is `left @ right`, without forming it.
-        input_axes: The axes of the inputs that the kernel's rows run along, but for
-            those along which it slides.
-        output_axes: The axes of the outputs that the kernel's columns run along.
+        input_axes: The axes of the inputs that correspond to the kernel's rows, without
+            those along which the kernel slides.
+        output_axes: The axes of the outputs that correspond to the kernel's columns.
     """
 
     apply: Callable[[Tensor, Tensor], Tensor]

@@ -1,9 +1,10 @@
-"""What a call of a model is for, as far as its layers have to know.
+"""The purpose of a call of a model, as far as its layers need to know it.
 
-Whoever runs a pass through a model enters a `Pass`; layers read it and write on nothing
-but its record. It is a context variable: every thread has its own, and so has every
-replica of a strategy. Enter it inside the Python function that TensorFlow traces, and
-inside what a strategy runs: replicas run in threads that copy no context.
+The code that runs a model enters a `Pass`; layers read it and write only to its record.
+It is a context variable: every thread has its own, and so has every replica of a
+strategy. Enter it inside the Python function that TensorFlow traces, and inside the
+function that a strategy runs, because the threads of replicas do not inherit context
+variables.
 """
 
 import contextlib
@@ -18,13 +19,13 @@ Tensor = Any
 
 
 class Record:
-    """What the layers of a pass have to tell whoever runs it.
+    """What the layers report during a pass.
 
     Attributes:
         divergences: The KL of each layer that was called, in nats and without any
             weight, by the layer's identity.
-        draws: How many draws of the noise the loss has been computed from.
-        is_tracked: Whether the parts of the loss have been noted.
+        draws: How many draws of the noise the loss was computed from.
+        is_tracked: Whether the parts of the loss have been logged.
         asked: The seed generators that were asked for seeds, by identity, in a pass
             with a stream.
     """
@@ -42,28 +43,29 @@ class Record:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pass:
-    """What a call of a model is for.
+    """The purpose of a call of a model.
 
     Attributes:
         owner: The `tfvn.Model` whose step this is, or `None` outside of any step.
         adds_kl: Whether layers add their KL to the losses; a prediction has no loss.
         kl_weight: The weight of the schedule in this step.
-        kl_factor: What each layer multiplies its KL by, beside its own `kl_weight`: the
-            weight of the schedule divided by the number of training examples. `None` in
-            a step means that the number of examples is not known.
+        kl_factor: The factor by which each layer multiplies its KL, besides its own
+            `kl_weight`: the weight of the schedule divided by the number of training
+            examples. `None` in a step means that the number of examples is not known.
         kl_gradient: `"total"`, or `"path"` to leave out the score term.
         num_samples: How many draws of the noise the loss averages over.
-        record: Where layers note their KL in nats, in a step.
+        record: Where layers write their KL in nats, in a step.
         stream: The `tfvn.random.Stream` that gives all seeds, or `None` for the seed
             generators of the layers.
         estimator_of: Returns the estimator that a layer with random weights uses, or
             `None` for the layer's own.
-        posterior_of: Returns what stands for a posterior of a layer, or `None` for the
+        posterior_of: Returns what replaces the posterior of a layer, or `None` for the
             posterior itself.
-        draws_noise: Whether noise layers, which are quiet at inference, draw there too.
-        noise_of: Returns what a noise layer multiplies by, of the layer, its source of
-            noise and a shape; `None` is a draw.
-        is_compiled: Whether XLA compiles the pass; `None` is not known.
+        draws_noise: Whether noise layers also draw at inference, where they usually do
+            not.
+        noise_of: A function of a noise layer, its source of noise and a shape that
+            returns the factors of the layer; `None` lets the layer draw them.
+        is_compiled: Whether XLA compiles the pass; `None` if this is not known.
     """
 
     owner: Any = None
@@ -89,13 +91,13 @@ _current: contextvars.ContextVar[Pass] = contextvars.ContextVar(
 
 
 def current() -> Pass:
-    """Returns the pass that is going on, here and now."""
+    """Returns the current pass."""
     return _current.get()
 
 
 @contextlib.contextmanager
 def entered(new: Pass) -> Iterator[Pass]:
-    """Makes a pass the current one, within the context.
+    """Makes a pass the current one inside the context.
 
     Example:
 
@@ -114,7 +116,7 @@ def entered(new: Pass) -> Iterator[Pass]:
 
 
 def changed(**fields: Any) -> contextlib.AbstractContextManager[Pass]:
-    """Enters a pass like the current one, but for some fields.
+    """Enters a copy of the current pass with some fields changed.
 
     Example:
 

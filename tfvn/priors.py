@@ -1,8 +1,8 @@
-"""What a posterior is measured against: aliases, checks, and the row in the table.
+"""Priors: their aliases, their checks, and their rows in the support table.
 
-A prior is a `tfd.Distribution` over one weight, or a batch of them that broadcasts to
-the kernel. An alias stands for one that is made for the kernel at hand. A prior with
-variables in it is learned with the posterior: empirical Bayes.
+A prior is a `tfd.Distribution` over one weight, or a batch of them that broadcasts to the
+kernel. For an alias, the library makes a distribution that fits the kernel. If a prior
+has variables, they are trained with the posterior: empirical Bayes.
 """
 
 from collections.abc import Callable
@@ -42,22 +42,22 @@ def register(
 ) -> Callable[[Any], Any]:
     """Gives a prior an alias (a decorator).
 
-    It decorates a class of distributions of one's own that needs no arguments, or a
-    function that makes a distribution for a `KernelSpec`.
+    Decorate your own class of distributions, if it needs no arguments, or a function that
+    makes a distribution for a `KernelSpec`.
 
     Args:
-        alias: What users write.
+        alias: The name that users write.
         distribution: For a function, the class of the distributions that it makes.
         support: How the KL from each law of weights to the prior is computed: a cell of
-            `tfvn.extending` by the name of the law. `None` is as for the distribution
-            without an alias: by Monte Carlo, unless it has one already.
+            `tfvn.extending` by the name of the law. `None` keeps the row of the
+            distribution's class: Monte Carlo, unless the class has an alias already.
     """
 
     def decorator(made: Any) -> Any:
         cls = distribution or save_as_prior(made)
         add_prior(alias, _row_of(cls), support)
         _BUILDERS[alias] = made if distribution else lambda spec: made()
-        # A second alias for a class does not take the first one's row.
+        # A second alias for a class does not change the row of the first.
         _ROWS.setdefault(cls, alias)
         return made
 
@@ -68,12 +68,12 @@ def _row_of(cls: type) -> str:
     return next((_ROWS[base] for base in cls.__mro__ if base in _ROWS), "any")
 
 
-# How much narrower the spike is than the slab.
+# The scale of the spike, relative to that of the slab.
 _SPIKE = 0.01
 
 
 def _kaiming_scale(spec: KernelSpec) -> float:
-    """The scale of weights at which activations keep their size in a ReLU network."""
+    """Returns the scale of weights with which activations keep their size under ReLU."""
     return float(np.sqrt(2.0 / spec.rows))
 
 
@@ -110,7 +110,7 @@ def aliases() -> list[str]:
 
 
 def get(identifier: Any) -> Any:
-    """Checks what a user passed as `prior`, and reads it from a config."""
+    """Returns a checked `prior` argument, or the prior of a config."""
     if is_config(identifier):
         return deserialize(identifier)
     if isinstance(identifier, tfd.Distribution):
@@ -131,7 +131,7 @@ def to_config(prior: Any) -> Any:
 
 
 def resolve(prior: Any, posterior: Posterior) -> Any:
-    """Returns what `prior` stands for with this posterior, if they combine."""
+    """Returns the prior, with `"auto"` resolved; raises if the posterior does not allow it."""
     if isinstance(prior, str) and prior == AUTO:
         prior = posterior.default_prior
     support.require("prior", support.PRIORS, row(prior), posterior.law)
@@ -148,8 +148,8 @@ def row(prior: Any) -> str:
 
 
 def make(prior: Any, spec: KernelSpec) -> tfd.Distribution | None:
-    """Returns the distribution that a resolved prior is for a kernel."""
-    # Outside of the graph, if the layer is built while one is traced.
+    """Returns the distribution of a resolved prior for a kernel."""
+    # The layer may be built during a trace; the prior is made outside of its graph.
     with tf.init_scope():
         if isinstance(prior, str):
             prior = _BUILDERS[prior](spec)
@@ -162,7 +162,7 @@ def make(prior: Any, spec: KernelSpec) -> tfd.Distribution | None:
 
 
 def is_constant(prior: Any, posterior: Posterior) -> bool:
-    """Whether the KL is a constant that no gradient sees."""
+    """Whether the KL is a constant, without a gradient."""
     name = row(prior)
     cell = support.lookup(support.PRIORS, name, posterior.law)
     if cell in (support.CONSTANT, support.NO_KL):
@@ -186,7 +186,7 @@ def _check(prior: tfd.Distribution, spec: KernelSpec) -> None:
             f"{spec.shape}. Received: prior.batch_shape={tuple(prior.batch_shape)}"
         )
     scale = prior.parameters.get("scale")
-    # What a `TransformedVariable` stands for, too.
+    # Also evaluates a `TransformedVariable`.
     scale = None if scale is None else np.asarray(tf.convert_to_tensor(scale))
     if scale is not None and not np.all(scale > 0):
         raise ValueError(

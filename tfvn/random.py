@@ -2,8 +2,9 @@
 
 Every layer owns a `SeedGenerator` and turns its seeds into noise with the functions
 below. They are stateless, so the same seed gives the same noise in eager code and in
-graphs, and under XLA other noise, the same every time. They name their algorithm: Philox
-and, under XLA, ThreeFry, because there the default is slower by far on a CPU.
+graphs. XLA gives other noise, but also the same every time. The functions choose their
+algorithm: Philox and, under XLA, ThreeFry, because the default is far slower there on a
+CPU.
 """
 
 from typing import Any
@@ -15,40 +16,41 @@ import tensorflow as tf
 from tfvn import passes
 from tfvn.utils import private
 
-# 2**32 divided by the golden ratio, as a signed number: multiples of it are far
-# apart, so replicas end up with unrelated Philox keys.
+# 2**32 divided by the golden ratio, as a signed number. Multiples of it are far apart,
+# so that replicas get unrelated Philox keys.
 _REPLICA_STRIDE = -1640531527
 
-# TensorFlow's numbers for algorithms. Only XLA has the second, in half the time of the first.
+# TensorFlow's numbers for algorithms. Only XLA has the second, which takes half the
+# time.
 _PHILOX = 1
 _THREEFRY = 2
 
-# What an op can be placed on, unless it is compiled by XLA.
+# The devices of an op, unless XLA compiles it.
 _DEVICES = ["CPU", "GPU"]
 
-# Of a float32.
+# Bits of a float32.
 _SIGN_BIT = -(2**31)
 _BITS_OF_ONE = 0x3F800000
 
-# In a prediction, how many normal numbers in a row come from cosines, before as many come
-# from the sines of the same angles.
+# In a prediction, this many consecutive normal numbers come from cosines, and the same
+# number from the sines of the same angles.
 _RUN = 64
 
 Tensor = Any
 
 
 class Stream:
-    """Seeds that are a pure function of one seed and of how many were taken before.
+    """Seeds that depend only on one seed and on how many seeds were taken before.
 
     In a pass with a stream, noise depends on nothing else, so that a prediction can be
-    repeated, and exported; no seed generator moves on. What asks in the body of a
-    `tf.while_loop`, a cell of a recurrent layer say, gets another seed in every step.
+    repeated and exported, and no seed generator advances. Code in the body of a
+    `tf.while_loop`, such as a cell of a recurrent layer, gets another seed in every step.
 
     Args:
         seed: Two integers: the seed of noise that the examples of a batch share, such
             as a kernel.
-        example_seed: The seed of noise that each example has for itself; `None` is one
-            that `seed` determines. Batches with other such seeds and the same `seed`
+        example_seed: The seed of noise that each example has for itself; `None` derives
+            it from `seed`. Batches with the same `seed` and different `example_seed`
             share kernels and nothing else.
 
     Example:
@@ -73,8 +75,8 @@ class Stream:
         """Returns the next seed.
 
         Args:
-            per_example: Whether the noise is that of the examples of a batch, each its
-                own, rather than one that they share.
+            per_example: Whether each example of a batch has its own noise, rather than
+                noise that all share.
         """
         self._taken += 1
         seed = self._take(
@@ -90,7 +92,7 @@ class Stream:
 
 
 def fold_in(seed: Tensor, number: Tensor) -> Tensor:
-    """Returns a new seed, a function of a seed and of a number.
+    """Returns a new seed that depends on a seed and on a number.
 
     All of its 64 bits depend on both; `tf.random.experimental.stateless_fold_in` keeps
     32 bits of the seed, too few for as many blocks of rows as a data set has.
@@ -102,9 +104,9 @@ def fold_in(seed: Tensor, number: Tensor) -> Tensor:
 class SeedGenerator(keras.random.SeedGenerator):
     """A `keras.random.SeedGenerator` whose seeds differ between replicas.
 
-    Under `tf.distribute`, Keras's own generator hands the same seed to every
-    replica, so that all of them draw the same noise. This one folds the replica's
-    id into the seed; outside a strategy both give the same seeds.
+    Under `tf.distribute`, Keras's own generator gives the same seed to every replica, so
+    that all of them draw the same noise. This one adds the replica's id to the seed;
+    outside a strategy both give the same seeds.
 
     Args:
         seed: Python integer, or `None` for a seed from Python's `random`, which
@@ -125,9 +127,9 @@ class SeedGenerator(keras.random.SeedGenerator):
 
         Args:
             ordered: As in `keras.random.SeedGenerator`.
-            per_example: Whether the noise is that of the examples of a batch, each its
-                own, rather than one that they share. It matters in a pass with a
-                stream only, where `None` is what is known of the layer.
+            per_example: Whether each example of a batch has its own noise, rather than
+                noise that all share. It matters only in a pass with a stream; there
+                `None` takes the answer from the layer.
         """
         now = passes.current()
         if now.stream is not None:
@@ -136,25 +138,24 @@ class SeedGenerator(keras.random.SeedGenerator):
         seed = super().next(ordered=ordered)
         replica = tf.distribute.get_replica_context()
         if replica is not None and replica.num_replicas_in_sync > 1:
-            # The id is a tensor when one program serves all replicas (TPU), so the
-            # fold has to be part of the graph.
+            # The id is a tensor if one program serves all replicas (TPU), so the sum
+            # has to be part of the graph.
             replica_id = tf.cast(replica.replica_id_in_sync_group, seed.dtype)
             seed += tf.stack([replica_id * _REPLICA_STRIDE, 0])
-        # The samplers of TFP take 32 bits only.
+        # The samplers of TFP take only 32 bits.
         return tf.cast(seed, tf.int32)
 
 
 def normal(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     """Returns standard normal noise.
 
-    `tf.random.stateless_normal` is slower, by half and under XLA by far more. Under XLA
-    uniform numbers are inverted, and values end at 5.3, as they do in every library that
-    inverts a float32. Elsewhere Box and Muller's method is faster, whose sines XLA is slow
-    at; there values end at 5.8.
+    `tf.random.stateless_normal` is slower by half, and under XLA by far more. Under XLA
+    this function inverts uniform numbers, and the largest value is 5.3, as in every
+    library that inverts a float32. Elsewhere Box and Muller's method is faster (XLA
+    computes its sines slowly); there the largest value is 5.8.
 
-    In a pass with a stream, the first numbers are the same however many follow, as they
-    are in all other functions here: the noise of a row does not depend on the rows after
-    it.
+    In a pass with a stream, the first numbers do not depend on how many follow, as in all
+    other functions here: the noise of a row does not depend on the rows after it.
     """
     size = _size(shape)
     is_compiled = _is_compiled()
@@ -185,14 +186,15 @@ def _box_muller(first: Tensor, second: Tensor, axis: int = 0) -> Tensor:
 
 def _invert(uniform: Tensor, seed: Tensor) -> Tensor:
     noise = tf.math.ndtri(_inside(uniform))
-    # XLA repeats what it takes for cheap, a polynomial say, in everything that uses it. A
-    # division it takes for expensive, and by a 1 that it cannot know it does not repeat it.
+    # XLA recomputes what it considers cheap, such as a polynomial, in every op that
+    # uses it. It considers a division expensive and does not recompute it, even by a
+    # number that is always 1, as long as XLA cannot know that.
     return noise / (1.0 + 0.0 * tf.cast(seed[0], noise.dtype))
 
 
 def _inside(uniform: Tensor) -> Tensor:
-    # Uniform numbers are k / 2^n; from the middle of each interval no tail is reached
-    # twice as often as the other, and none at infinity.
+    # Uniform numbers are k / 2^n. The middle of each interval makes both tails equally
+    # likely and infinity impossible.
     return uniform + np.finfo(uniform.dtype.as_numpy_dtype).eps / 2
 
 
@@ -207,7 +209,7 @@ def rademacher(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     words = tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=[(size + 31) // 32, 1], dtype=tf.int32, **_source(seed)
     )
-    # Each bit in turn becomes the sign of a float whose other bits are those of 1.
+    # Each bit becomes the sign of a float whose other bits are those of 1.
     bits = tf.bitwise.left_shift(words, tf.range(32))
     bits = tf.bitwise.bitwise_or(tf.bitwise.bitwise_and(bits, _SIGN_BIT), _BITS_OF_ONE)
     signs = tf.reshape(tf.bitcast(bits, tf.float32), [-1])[:size]
@@ -215,8 +217,8 @@ def rademacher(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
 
 
 def _draw(shape: Any, seed: Tensor, dtype: Any) -> Tensor:
-    # Half precision is a matter of the result: its few bits would make a poor
-    # generator, with atoms and a short tail.
+    # Only the result is cast to half precision. Noise that is drawn in its few bits
+    # would have few different values and a short tail.
     drawn = tf.float64 if tf.as_dtype(dtype) == tf.float64 else tf.float32
     return tf.raw_ops.StatelessRandomUniformV2(
         shape=shape, dtype=drawn, **_source(seed)
@@ -224,20 +226,20 @@ def _draw(shape: Any, seed: Tensor, dtype: Any) -> Tensor:
 
 
 def _source(seed: Tensor) -> dict[str, Tensor]:
-    """Returns what the random ops of TensorFlow take for a seed."""
+    """Returns the arguments of TensorFlow's random ops for a seed."""
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
     algorithm = tf.where(_is_compiled(), _THREEFRY, _PHILOX)
     return {"key": key, "counter": counter, "alg": algorithm}
 
 
 def _is_compiled() -> Tensor | bool:
-    """Returns whether XLA compiles what is being traced, or a tensor that will know."""
+    """Returns whether XLA compiles the current trace, or a tensor that tells at run time."""
     if tf.executing_eagerly():
         return False
     known = passes.current().is_compiled
     if known is not None:
         return known
-    # Of a compiled op this says that it is on none of the devices.
+    # For a compiled op the index says that it is on none of the devices.
     return tf.raw_ops.DeviceIndex(device_names=_DEVICES) == len(_DEVICES)
 
 

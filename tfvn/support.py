@@ -1,12 +1,11 @@
-"""What combines with what, as data.
+"""Tables of the combinations of posteriors, priors and estimators.
 
-Constructors, error messages, the documentation and the test harness read these
-tables; nothing else in the library knows which combinations exist. A posterior
-enters them by its `law`, the shape of the weight distribution: `"gaussian"`,
-`"uniform"` or `"bernoulli"`. A row answers for a law it does not name with its
-`ANY` cell.
+Constructors, error messages, the documentation and the test harness read these tables;
+nothing else in the library knows which combinations exist. The column of a posterior is
+its `law`, the family of the weight distribution: `"gaussian"`, `"uniform"` or
+`"bernoulli"`. The `ANY` cell of a row applies to all laws that the row does not name.
 
-A part from outside the library gives its row where it is registered.
+A part from outside the library adds its row when it is registered.
 """
 
 import dataclasses
@@ -20,8 +19,8 @@ class Cell:
     """One cell of a support table.
 
     Args:
-        how: How the combination is computed or, for a refused one, why it is not.
-        supported: Whether the combination is offered at all.
+        how: How the combination is computed, or why it is refused.
+        supported: Whether the combination is allowed.
     """
 
     how: str
@@ -37,7 +36,7 @@ NO_KL = Cell("no KL")
 
 
 def refused(reason: str) -> Cell:
-    """Returns the cell of a combination that is refused, and why."""
+    """Returns the cell of a combination that is refused, with the reason."""
     return Cell(reason, supported=False)
 
 
@@ -59,8 +58,7 @@ ESTIMATORS: dict[str, Row] = {
     "mean": {ANY: Cell("no noise: the weight-scaling rule")},
 }
 
-# The same for the cells of recurrent layers, where what is drawn is held along the
-# sequence.
+# The same for the cells of recurrent layers, which use one sample for a whole sequence.
 RECURRENT_ESTIMATORS: dict[str, Row] = {
     "local": {
         ANY: refused("output noise that is held along a sequence is no weight sample")
@@ -70,11 +68,11 @@ RECURRENT_ESTIMATORS: dict[str, Row] = {
     "mean": {ANY: Cell("no noise: the weight-scaling rule")},
 }
 
-# law -> the estimator that a layer uses unless told otherwise
+# law -> the default estimator of a layer
 DEFAULT_ESTIMATORS: dict[str, str] = {"gaussian": "local", ANY: "weights"}
 DEFAULT_RECURRENT_ESTIMATORS: dict[str, str] = {ANY: "weights"}
 
-# prior -> law -> cell. A `tfd.Distribution` that has no row of its own is "any".
+# prior -> law -> cell. A `tfd.Distribution` without its own row uses "any".
 PRIORS: dict[str, Row] = {
     "normal": {
         "gaussian": CLOSED_FORM,
@@ -105,8 +103,8 @@ PRIORS: dict[str, Row] = {
     "none": {ANY: NO_KL},
 }
 
-# Priors that do not change when a weight is scaled: the KL from a zero-mean law,
-# whatever its scale, is a constant, so a variance layer adds nothing to the loss.
+# Priors that do not depend on the scale of a weight: for a law of mean zero the KL is a
+# constant, so a variance layer adds nothing to the loss.
 SCALE_FREE_PRIORS = ("log_uniform", "ard")
 
 
@@ -117,12 +115,12 @@ def lookup(table: dict[str, Row], row: str, law: str) -> Cell:
 
 
 def require(kind: str, table: dict[str, Row], row: str, law: str) -> Cell:
-    """Returns a supported cell, or raises the one sentence that says why not.
+    """Returns a supported cell, or raises an error with the reason.
 
     Args:
         kind: What the rows are: `"prior"`, `"estimator"`, `"recurrent estimator"`.
         table: One of the tables.
-        row: The row that is asked for.
+        row: The name of the row.
         law: The law of the posterior.
     """
     cell = lookup(table, row, law)
@@ -156,13 +154,13 @@ def require_estimator(alias: str, law: str, recurrent: bool = False) -> Cell:
 def add_estimator(
     alias: str, cls: Any, support: Row | None = None, recurrent: Row | None = None
 ) -> None:
-    """Adds the rows of an estimator, unless it is one of the library's own.
+    """Adds the rows of an estimator from outside the library.
 
     Args:
         alias: Its alias.
         cls: The class.
-        support: How it combines with each law of weights. The cell `ANY` is for the
-            laws that are not named; without it, they are refused.
+        support: How it combines with each law of weights. The cell `ANY` applies to laws
+            that are not named; without it, they are refused.
         recurrent: The same for the cells of recurrent layers; `None` refuses all.
     """
     if support is None and alias not in ESTIMATORS:
@@ -176,14 +174,14 @@ def add_estimator(
 
 
 def add_prior(alias: str, row: str, support: Row | None = None) -> None:
-    """Adds the row of a prior, unless it is one of the library's own.
+    """Adds the row of a prior from outside the library.
 
     Args:
         alias: Its alias.
-        row: The row that its class of distributions had before.
-        support: How the KL from each law of weights is computed. The cell `ANY` is for
-            the laws that are not named; without it, they are refused. `None` is the
-            cells of `row`.
+        row: The row that the class of distributions had so far.
+        support: How the KL from each law of weights is computed. The cell `ANY` applies
+            to laws that are not named; without it, they are refused. `None` is the cells
+            of `row`.
     """
     if support is not None:
         PRIORS[alias] = {ANY: _NOT_NAMED, **support}
@@ -193,7 +191,7 @@ def add_prior(alias: str, row: str, support: Row | None = None) -> None:
 def add_posterior(
     alias: str, cls: Any, support: Row | None = None, recurrent: Row | None = None
 ) -> None:
-    """Adds the column of a posterior's law, where it differs from the `ANY` cells.
+    """Adds cells for the law of a posterior that differ from the `ANY` cells.
 
     Args:
         alias: Its alias.

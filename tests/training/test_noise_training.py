@@ -7,8 +7,8 @@ import tensorflow as tf
 from harness import no_likelihood
 
 import tfvn
-from tfvn.utils import models
 from tfvn.training.draws import draw
+from tfvn.utils import models
 
 DATA = np.random.default_rng(0)
 X = DATA.normal(size=(20, 6, 6, 1)).astype("float32")

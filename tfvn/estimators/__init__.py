@@ -1,7 +1,7 @@
-"""How noise reaches the output: the estimators.
+"""Estimators, which sample the outputs of layers with random weights.
 
-An estimator gets the terms whose sum is the layer's output, each a linear op of an
-input and of a kernel with a posterior, and returns that sum with noise in it.
+An estimator gets the terms of the layer's output, and returns their sum with noise. Each
+term is a linear op of an input and of a kernel with a posterior.
 """
 
 from tfvn.estimators.base import (

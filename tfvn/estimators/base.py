@@ -1,4 +1,4 @@
-"""The contract of an estimator."""
+"""Base class of estimators."""
 
 import abc
 from typing import Any, NamedTuple
@@ -32,10 +32,10 @@ class Estimate(NamedTuple):
 
     Attributes:
         outputs: The output, in the dtype of the inputs.
-        weights: The kernel that was drawn for each term, or `None` where the
-            estimator draws none.
-        noise: What is to be added to the output, after the bias: TensorFlow then
-            fuses the bias with the op that made the output.
+        weights: The kernel that was sampled for each term, or `None` if the estimator
+            samples none.
+        noise: Noise to add to the output after the bias, so that TensorFlow can fuse the
+            bias with the op that made the output.
     """
 
     outputs: Tensor
@@ -44,15 +44,15 @@ class Estimate(NamedTuple):
 
 
 class Estimator(abc.ABC):
-    """A way to draw `sum(linear_op(inputs, kernel))` for random kernels.
+    """A way to sample `sum(linear_op(inputs, kernel))` for random kernels.
 
-    To add one, subclass this and register the class with an alias and with what it
-    combines with: `@tfvn.estimators.register("mine", support={...})`. For the cells of
-    recurrent layers, implement `hold` and pass `recurrent={...}` too.
+    To add one, subclass this and register the class with an alias and its support table:
+    `@tfvn.estimators.register("mine", support={...})`. For the cells of recurrent layers,
+    implement `hold` and pass `recurrent={...}` too.
 
     Attributes:
         noise_per_example: Whether the examples of a batch get independent noise.
-        draws_weights: Whether it draws kernels, which an estimate of the KL can share.
+        draws_weights: Whether it samples kernels, which an estimate of the KL can reuse.
         draws_noise: Whether two calls differ at all.
     """
 
@@ -72,13 +72,13 @@ class Estimator(abc.ABC):
         dtype: Any,
         seed_generator: SeedGenerator,
     ) -> Held:
-        """Draws the weights of a cell for a whole sequence.
+        """Samples the weights of a cell for a whole sequence.
 
         Args:
             posteriors: The posteriors by the name of the weight: `"kernel"`,
                 `"recurrent_kernel"` and, if it is random, `"bias"`.
             batch_size: Number of examples.
-            dtype: What the steps compute in.
+            dtype: The type that the steps compute in.
             seed_generator: Gives the seeds.
         """
         raise NotImplementedError(
@@ -87,15 +87,15 @@ class Estimator(abc.ABC):
         )
 
     def prepare(self, terms: list[Term], offset: Tensor | None) -> Any:
-        """Returns what all draws of an output have in common, or `None`.
+        """Returns what all draws of an output share, or `None`.
 
-        It is a structure of tensors that have the batch as their first axis, of which
-        `redraw` makes draws for less than a call each. `None`, for an estimator that
-        shares nothing between draws, means that it has to be called for each.
+        It is a structure of tensors with the batch as first axis, from which `redraw`
+        makes draws at a lower cost than calls. `None` means that draws share nothing, and
+        that the estimator has to be called for each.
 
         Args:
             terms: The summands of the output.
-            offset: What is added to every draw, a bias, or `None`.
+            offset: A bias to add to every draw, or `None`.
         """
         return None
 

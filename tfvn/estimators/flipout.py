@@ -16,14 +16,14 @@ Tensor = Any
 
 @register("flipout")
 class Flipout(Estimator):
-    """Draws one kernel for the batch, and flips its signs for each example.
+    """Samples one kernel for the batch, and flips its noise for each example.
 
-    An example sees `mean + delta * outer(r, s)`, where `delta` is shared by the batch
-    and the signs `r` and `s` are its own: the right distribution for each example,
-    and noise that is uncorrelated between examples, though not independent. Where a
-    kernel slides over positions the signs are held along them, so that all positions
-    of an example share one kernel. Exact for weights that are symmetric about their
-    mean, as all posteriors of this library are.
+    The kernel of an example is `mean + delta * outer(r, s)`. The batch shares `delta`,
+    and each example has its own signs `r` and `s`. Each example has the right
+    distribution; the noise of two examples is uncorrelated, though not independent. If a
+    kernel slides over positions, all positions of an example share the signs, and so one
+    kernel. The estimator is exact for weights that are symmetric about their mean, as in
+    all posteriors of this library.
 
     Reference:
 
@@ -50,7 +50,8 @@ class Flipout(Estimator):
 
         deltas = {name: delta_of(p, seed_generator) for name, p in posteriors.items()}
         kernels = {name: p.spec for name, p in posteriors.items() if p.spec.input_axes}
-        # One sign per column for all weights: their noises are independent already.
+        # All weights share one sign per column, because their noise is independent
+        # anyway.
         return FlippedWeights(
             {name: p.mean() for name, p in posteriors.items() if not p.zero_mean},
             deltas,
@@ -72,7 +73,7 @@ def _flipped(term: Term, seed_generator: SeedGenerator) -> Tensor:
 def _signs(
     tensor: Tensor, axes: tuple[int, ...], seed_generator: SeedGenerator
 ) -> Tensor:
-    """Random signs per example along `axes`, held along all others."""
+    """Returns random signs for each example along `axes`, the same along all other axes."""
     rank = tensor.shape.rank
     kept = {0, *(axis % rank for axis in axes)}
     shape = tf.shape(tensor)

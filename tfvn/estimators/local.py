@@ -11,20 +11,22 @@ from tfvn.random import SeedGenerator
 
 Tensor = Any
 
-# Where the squares of inputs end, before they leave float32; the noise stops growing there.
+# The largest square of an input, so that float32 does not overflow. For larger inputs
+# the noise stops growing.
 _LARGEST_SQUARE = 1e30
 
 
 @register("local")
 class LocalReparameterization(Estimator):
-    """Draws the output instead of the weights, independently for each example.
+    """Samples the output instead of the weights, independently for each example.
 
-    The output of a linear op of Gaussian weights is Gaussian; its mean and variance
-    are computed and one noise is drawn per output element, which is cheaper than one
-    per weight and gives gradients of lower variance. Exact per output element for
-    Gaussian weights, and moment matching for others: a Bernoulli or uniform variance
-    layer then IS the Gaussian one, up to a scale. Where positions share weights (in
-    a convolution, along the extra axes of a Dense) their covariance is dropped.
+    With Gaussian weights the output of a linear op is Gaussian. This estimator computes
+    its mean and variance and draws one noise per output element, which is cheaper than
+    one per weight and gives gradients of lower variance. It is exact per output element
+    for Gaussian weights, and matches the moments for others: a Bernoulli or uniform
+    variance layer then equals the Gaussian one, up to a scale. If positions share weights
+    (in a convolution, along the extra axes of a `Dense`), their outputs are still sampled
+    independently.
 
     Reference:
 
@@ -41,14 +43,14 @@ class LocalReparameterization(Estimator):
         return around_the_mean(terms, noise)
 
     def prepare(self, terms: list[Term], offset: Tensor | None) -> Any:
-        """Returns the mean of the output, `None` where it is zero, and its scale."""
+        """Returns the mean of the output, or `None` if it is zero, and its scale."""
         scale = safe_sqrt(sum_of(_variance(term) for term in terms))
         scale = tf.cast(scale, terms[0].inputs.dtype)
         means = means_of(terms)
         if offset is not None:
             means.append(offset)
         if terms[0].posterior.zero_mean and means:
-            # A bias alone has no rows.
+            # A bias alone would have no rows.
             means.insert(0, tf.zeros_like(scale))
         return (sum_of(means) if means else None), scale
 
@@ -67,14 +69,13 @@ class LocalReparameterization(Estimator):
 
 @tf.custom_gradient
 def safe_sqrt(x: Tensor) -> Any:
-    """The square root, with a gradient of 0 where `x` is 0 or, by rounding, below.
+    """The square root, with a gradient of 0 if `x` is 0 or, by rounding, below.
 
-    The plain square root has an infinite slope at zero, and an all-zero row of
-    inputs then gives NaN gradients. Adding a small constant under the root does not
-    help in float32.
+    The plain square root has an infinite slope at zero, so that an input row of zeros
+    gives NaN gradients. Adding a small constant under the root does not help in float32.
 
     Args:
-        x: A tensor that is not negative but for rounding.
+        x: A tensor that is negative at most by rounding.
 
     Returns:
         `sqrt(max(x, 0))`.
@@ -89,8 +90,8 @@ def safe_sqrt(x: Tensor) -> Any:
 
 def _variance(term: Term) -> Tensor:
     inputs = term.inputs
-    # Squares leave the range of float16: 300 squared is infinite there, and a
-    # scale of 1e-4 squared is zero.
+    # Squares do not fit float16: 300 squared is infinite there, and a scale of 1e-4
+    # squared is zero.
     if inputs.dtype == tf.float16:
         inputs = tf.cast(inputs, tf.float32)
     return term.posterior.push_variance(term.linear_op, _square(inputs))
@@ -98,6 +99,7 @@ def _variance(term: Term) -> Tensor:
 
 @tf.custom_gradient
 def _square(x: Tensor) -> Any:
-    # Of a square that was cut off the slope stays; its own would take two more passes.
+    # The gradient ignores that large squares are clipped; the exact one would take two
+    # more passes over the data.
     square = tf.minimum(tf.square(x), tf.cast(_LARGEST_SQUARE, x.dtype))
     return square, lambda upstream: (2.0 * upstream) * x

@@ -1,7 +1,6 @@
-"""Weights that are drawn once and held for as long as a sequence lasts.
+"""Weights that are sampled once and used in all steps of a sequence.
 
-A cell uses its weights in every step. What is drawn for it is drawn before the first one,
-as one of the classes below, by `Estimator.hold`.
+`Estimator.hold` samples them before the first step, and returns one of the classes below.
 """
 
 from typing import Any
@@ -17,17 +16,17 @@ class HeldWeights:
 
     Args:
         weights: The weights by name, in the precision of their posteriors.
-        dtype: What the steps compute in.
-        are_drawn: Whether they are a sample, which an estimate of the KL can share.
+        dtype: The type that the steps compute in.
+        are_drawn: Whether they are a sample, which an estimate of the KL can reuse.
     """
 
     def __init__(self, weights: dict[str, Tensor], dtype: Any, are_drawn: bool = True):
         self.drawn = weights if are_drawn else {}
-        # Here and not in the steps, each of which would cast them anew.
+        # Cast once here, because otherwise each step would cast them again.
         self._weights = {name: tf.cast(w, dtype) for name, w in weights.items()}
 
     def weight(self, name: str) -> Tensor | None:
-        """Returns a weight that all examples share, or `None` where there is none."""
+        """Returns a weight that all examples share, or `None` if there is none."""
         return self._weights.get(name)
 
     def product(
@@ -42,14 +41,14 @@ class HeldWeights:
 
 
 class FlippedWeights:
-    """Weights whose noise has the signs of each example: `mean + delta * outer(r, s)`.
+    """Weights with noise signs for each example: `mean + delta * outer(r, s)`.
 
     Args:
         means: The means by name; zero-mean weights have none.
         deltas: One draw of the noise by name.
         row_signs: `r` by name: a sign for each example and row of a kernel.
         column_signs: `s`: a sign for each example and column, the same for all weights.
-        dtype: What the steps compute in.
+        dtype: The type that the steps compute in.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class FlippedWeights:
         self._row_signs, self._column_signs = row_signs, column_signs
 
     def weight(self, name: str) -> None:
-        """Returns `None`: every example has a kernel of its own."""
+        """Returns `None`: every example has its own kernel."""
 
     def product(
         self, name: str, inputs: Tensor, columns: slice | None = None
@@ -80,7 +79,7 @@ class FlippedWeights:
         return keras.ops.matmul(inputs, _columns(self._means[name], columns)) + noise
 
     def bias(self) -> Tensor:
-        """Returns the bias of each example; all axes but the last stand first."""
+        """Returns the bias of each example; the axis of examples is the last but one."""
         noise = tf.expand_dims(self._deltas["bias"], -2) * self._column_signs
         if "bias" not in self._means:
             return noise

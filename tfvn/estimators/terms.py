@@ -1,4 +1,4 @@
-"""Sums of terms, with and without noise around them."""
+"""Sums of terms, with and without noise."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,10 +13,10 @@ Tensor = Any
 
 
 def add(x: Tensor, y: Tensor) -> Tensor:
-    """Returns `x + y`, fused with the op that made `x` where `y` is a plain bias.
+    """Returns `x + y`, fused with the op that made `x` if `y` is a plain bias.
 
-    Keras also takes a `y` of shape `(n, 1, 1)` for a bias, and adds it along the last
-    axis of `x` if that happens to be of size `n`; it gets no chance to.
+    Keras would also treat a `y` of shape `(n, 1, 1)` as a bias, and add it along the last
+    axis of `x` if that happens to have size `n`. This function prevents that.
 
     Args:
         x: A tensor.
@@ -44,7 +44,7 @@ def means_of(terms: list[Term]) -> list[Tensor]:
 
 
 def around_the_mean(terms: list[Term], noise: Tensor) -> Estimate:
-    """Returns the estimate that is the means of the terms and noise around them."""
+    """Returns the estimate with the means of the terms, and with noise around them."""
     means = means_of(terms)
     drawn = (None,) * len(terms)
     return Estimate(sum_of(means), drawn, noise) if means else Estimate(noise, drawn)

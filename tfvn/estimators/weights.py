@@ -1,4 +1,4 @@
-"""Kernels for the whole batch: drawn, or their means."""
+"""Estimators with one kernel for the whole batch: a sample, or the mean."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ Tensor = Any
 
 @register("weights")
 class WeightSampling(Estimator):
-    """Draws one kernel for the whole batch.
+    """Samples one kernel for the whole batch.
 
     Reference:
 
@@ -46,9 +46,9 @@ class WeightSampling(Estimator):
 
 @register("mean")
 class MeanWeights(Estimator):
-    """Uses the mean of the weights, without noise: the weight-scaling rule.
+    """Uses the means of the weights, without noise: the weight-scaling rule.
 
-    For a variance layer, whose means are zero, this is a random guess.
+    For a variance layer, whose mean weights are zero, this gives a random guess.
 
     Reference:
 

@@ -1,4 +1,4 @@
-"""Layers with a random kernel, generic ones and presets by name, and with noise."""
+"""Generic layers with a random kernel, their presets, and layers with noise."""
 
 from tfvn.layers.base import RandomWeightsLayer, StochasticLayer
 from tfvn.layers.constructors import Preset

@@ -31,12 +31,12 @@ class Conv1D(_Conv1D):
     """A `keras.layers.Conv1D` whose kernel is a distribution.
 
     With the `"local"` estimator each output element has its exact distribution, but
-    the covariance between positions, which share weights, is dropped.
+    outputs at different positions, which share weights, are sampled independently.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer, the size of the window.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv1D`, with the paddings
             `"valid"`, `"same"` and `"causal"`.
@@ -92,12 +92,12 @@ class Conv2D(_Conv2D):
     """A `keras.layers.Conv2D` whose kernel is a distribution.
 
     With the `"local"` estimator each output element has its exact distribution, but
-    the covariance between positions, which share weights, is dropped.
+    outputs at different positions, which share weights, are sampled independently.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv2D`.
 
@@ -154,12 +154,12 @@ class Conv2DTranspose(_Conv2DTranspose):
     """A `keras.layers.Conv2DTranspose` whose kernel is a distribution.
 
     With the `"local"` estimator each output element has its exact distribution, but
-    the covariance between positions, which share weights, is dropped.
+    outputs at different positions, which share weights, are sampled independently.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv2DTranspose`.
 
@@ -214,12 +214,12 @@ class Conv3D(_Conv3D):
     """A `keras.layers.Conv3D` whose kernel is a distribution.
 
     With the `"local"` estimator each output element has its exact distribution, but
-    the covariance between positions, which share weights, is dropped.
+    outputs at different positions, which share weights, are sampled independently.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or three integers, the size of the window.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv3D`.
 
@@ -274,35 +274,34 @@ class Conv3D(_Conv3D):
 class Dense(_Dense):
     """A `keras.layers.Dense` whose kernel is a distribution.
 
-    It computes `activation(inputs @ kernel + bias)` for a kernel that is drawn anew
-    in every call, in training and at inference.
+    It computes `activation(inputs @ kernel + bias)`, and samples a new kernel in every
+    call, in training and at inference.
 
     Args:
         units: Positive integer, dimensionality of the output.
-        posterior: What is learned about the kernel: `"mean_field"`, `"k_tied"`,
+        posterior: The learned distribution of the kernel: `"mean_field"`, `"k_tied"`,
             `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`.
-        prior: What the posterior is measured against: `"normal"`, `"log_uniform"`,
-            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
-            `tfd.Distribution` that broadcasts to the kernel, or `None` for no KL.
-            `"auto"` is the posterior's own default. A distribution with a
-            `tf.Variable`, a `keras.Variable` or a `tfp.util.TransformedVariable` among
-            its parameters is learned, in the variable group `"prior"`.
-        estimator: How noise reaches the output: `"local"`, `"flipout"`, `"weights"`
+        prior: The distribution that the KL compares the posterior with: `"normal"`,
+            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
+            `"spike_and_slab"`, a `tfd.Distribution` that broadcasts to the kernel, or
+            `None` for no KL. `"auto"` is the default of the posterior. If a
+            `tf.Variable`, a `keras.Variable` or a `tfp.util.TransformedVariable` is among
+            its parameters, the layer trains it, in the variable group `"prior"`.
+        estimator: How the layer samples its outputs: `"local"`, `"flipout"`, `"weights"`
             or `"mean"`. `None` is the default for the posterior.
-        kl_method: `"analytic"`, `"monte_carlo"` (one sample; the one of the forward
-            pass where the estimator draws kernels), or `"auto"`, which is analytic
-            wherever there is a closed form.
+        kl_method: `"analytic"`, `"monte_carlo"` (one sample; that of the forward pass if
+            the estimator samples kernels), or `"auto"`, which is analytic if there is a
+            closed form.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`. `None` is for a `tfvn.Model`,
             which finds it; in a stock Keras model it acts as 1, with a warning.
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise. `None` is a seed that
-            `keras.utils.set_random_seed` determines.
-        **kwargs: Every other argument of `keras.layers.Dense`. Its
-            `kernel_initializer`, `kernel_regularizer` and `kernel_constraint` act on
-            the variable that stands where the kernel would: the means or, in a variance
-            layer, the scales.
+        seed: Integer seed of the noise. `None` takes a seed that depends on
+            `keras.utils.set_random_seed`.
+        **kwargs: Every other argument of `keras.layers.Dense`. Its `kernel_initializer`,
+            `kernel_regularizer` and `kernel_constraint` act on the variable that replaces
+            the kernel: the means or, in a variance layer, the scales.
 
     Input shape:
         `(batch_size, ..., input_dim)`.
@@ -350,18 +349,18 @@ class Dense(_Dense):
 class DepthwiseConv2D(_DepthwiseConv2D):
     """A `keras.layers.DepthwiseConv2D` whose kernel is a distribution.
 
-    As a matrix, the kernel has a row for each place of the window and a column for
-    each output channel. With the `"local"` estimator each output element has its
-    exact distribution, but the covariance between positions, which share weights, is
-    dropped.
+    As a matrix, the kernel has a row for each position in the window and a column for
+    each output channel. With the `"local"` estimator each output element has its exact
+    distribution, but outputs at different positions, which share weights, are sampled
+    independently.
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.DepthwiseConv2D`. Its
-            `depthwise_initializer`, `depthwise_regularizer` and
-            `depthwise_constraint` act as those of the kernel do elsewhere.
+            `depthwise_initializer`, `depthwise_regularizer` and `depthwise_constraint`
+            act like those of the kernel in other layers.
 
     Input shape:
         `(batch_size, height, width, channels)`, or with the channels first.
@@ -415,15 +414,15 @@ class DepthwiseConv2D(_DepthwiseConv2D):
 class EinsumDense(_EinsumDense):
     """A `keras.layers.EinsumDense` whose kernel is a distribution.
 
-    As a matrix, the kernel has a row for each entry of the axes it shares with the
-    input and a column for each entry of the axes that only the output has; an
-    equation without such an axis is refused.
+    As a matrix, the kernel has a row for each entry of the axes it shares with the input,
+    and a column for each entry of the axes that only the output has. The layer refuses an
+    equation without such an axis.
 
     Args:
-        equation: Einsum equation, `"abc,cd->abd"` or `"...x,xy->...y"` for instance.
-        output_shape: Shape of the output without the batch and without axes that an
-            ellipsis stands for.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        equation: Einsum equation, for example `"abc,cd->abd"` or `"...x,xy->...y"`.
+        output_shape: Shape of the output without the batch and without the axes of an
+            ellipsis.
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.EinsumDense`.
 
@@ -474,30 +473,30 @@ class EinsumDense(_EinsumDense):
 class GRU(_GRU):
     """A `keras.layers.GRU` whose kernels are distributions.
 
-    The kernel and the recurrent kernel are drawn once for a batch of sequences and held
-    along them, in training and at inference; see `tfvn.layers.GRUCell`. The layer's
-    random weights, their KL and its weight are those of `layer.cell`.
+    The layer samples the kernel and the recurrent kernel once per batch of sequences and
+    uses them in every step, in training and at inference; see `tfvn.layers.GRUCell`. The
+    random weights, their KL and its weight belong to `layer.cell`.
 
     Args:
         units: Positive integer, dimensionality of the output.
-        posterior: What is learned about the kernels: `"mean_field"`, `"k_tied"`,
-            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`, of
-            which each kernel gets a copy.
-        prior: What the posteriors are measured against: `"normal"`, `"log_uniform"`,
-            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
-            `tfd.Distribution` that broadcasts to both kernels, or `None` for no KL.
-            `"auto"` is the posterior's own default.
-        estimator: How noise reaches the output: `"weights"` (the default), `"flipout"`
-            or `"mean"`.
+        posterior: The learned distribution of the kernels: `"mean_field"`, `"k_tied"`,
+            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`; each
+            kernel gets a copy.
+        prior: The distribution that the KL compares the posteriors with: `"normal"`,
+            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
+            `"spike_and_slab"`, a `tfd.Distribution` that broadcasts to both kernels, or
+            `None` for no KL. `"auto"` is the default of the posterior.
+        estimator: How the layer samples its outputs: `"weights"` (the default),
+            `"flipout"` or `"mean"`.
         kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise, that of the dropout included.
-        **kwargs: Every other argument of `keras.layers.GRU`. Unless given,
-            `recurrent_initializer` is orthogonal, and in a variance layer the
-            posterior's own.
+        seed: Integer seed of the noise and of the dropout.
+        **kwargs: Every other argument of `keras.layers.GRU`. `recurrent_initializer`
+            defaults to orthogonal, and in a variance layer to the default of the
+            posterior.
 
     Call arguments:
         As `keras.layers.GRU`.
@@ -567,33 +566,35 @@ class GRU(_GRU):
 class GRUCell(_GRUCell):
     """A `keras.layers.GRUCell` whose kernels are distributions.
 
-    The kernel and the recurrent kernel are drawn before the first step of a sequence and
-    held until the last, in training and at inference. A cell works in a
-    `keras.layers.RNN`, alone or stacked; called by itself, it draws for that one step.
+    The cell samples the kernel and the recurrent kernel before the first step of a
+    sequence and uses them in every step, in training and at inference. It works in a
+    `keras.layers.RNN`, alone or stacked. If you call the cell directly, it samples for
+    that one step.
 
-    `estimator="weights"` draws one pair of kernels for the whole batch. `"flipout"` flips
-    the signs of their noise for each example, and holds the signs along the sequence.
+    `estimator="weights"` samples one pair of kernels for the whole batch. `"flipout"`
+    flips the signs of their noise for each example, and keeps the signs during the
+    sequence.
 
     Args:
         units: Positive integer, dimensionality of the output.
-        posterior: What is learned about the kernels: `"mean_field"`, `"k_tied"`,
-            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`, of
-            which each kernel gets a copy.
-        prior: What the posteriors are measured against: `"normal"`, `"log_uniform"`,
-            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
-            `tfd.Distribution` that broadcasts to both kernels, or `None` for no KL.
-            `"auto"` is the posterior's own default.
-        estimator: How noise reaches the output: `"weights"` (the default), `"flipout"`
-            or `"mean"`.
+        posterior: The learned distribution of the kernels: `"mean_field"`, `"k_tied"`,
+            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`; each
+            kernel gets a copy.
+        prior: The distribution that the KL compares the posteriors with: `"normal"`,
+            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
+            `"spike_and_slab"`, a `tfd.Distribution` that broadcasts to both kernels, or
+            `None` for no KL. `"auto"` is the default of the posterior.
+        estimator: How the layer samples its outputs: `"weights"` (the default),
+            `"flipout"` or `"mean"`.
         kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise, that of the dropout included.
-        **kwargs: Every other argument of `keras.layers.GRUCell`. Unless given,
-            `recurrent_initializer` is orthogonal, and in a variance cell the
-            posterior's own.
+        seed: Integer seed of the noise and of the dropout.
+        **kwargs: Every other argument of `keras.layers.GRUCell`. `recurrent_initializer`
+            defaults to orthogonal, and in a variance cell to the default of the
+            posterior.
 
     Call arguments:
         As `keras.layers.GRUCell`.
@@ -651,30 +652,30 @@ class GRUCell(_GRUCell):
 class LSTM(_LSTM):
     """A `keras.layers.LSTM` whose kernels are distributions.
 
-    The kernel and the recurrent kernel are drawn once for a batch of sequences and held
-    along them, in training and at inference; see `tfvn.layers.LSTMCell`. The layer's
-    random weights, their KL and its weight are those of `layer.cell`.
+    The layer samples the kernel and the recurrent kernel once per batch of sequences and
+    uses them in every step, in training and at inference; see `tfvn.layers.LSTMCell`. The
+    random weights, their KL and its weight belong to `layer.cell`.
 
     Args:
         units: Positive integer, dimensionality of the output.
-        posterior: What is learned about the kernels: `"mean_field"`, `"k_tied"`,
-            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`, of
-            which each kernel gets a copy.
-        prior: What the posteriors are measured against: `"normal"`, `"log_uniform"`,
-            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
-            `tfd.Distribution` that broadcasts to both kernels, or `None` for no KL.
-            `"auto"` is the posterior's own default.
-        estimator: How noise reaches the output: `"weights"` (the default), `"flipout"`
-            or `"mean"`.
+        posterior: The learned distribution of the kernels: `"mean_field"`, `"k_tied"`,
+            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`; each
+            kernel gets a copy.
+        prior: The distribution that the KL compares the posteriors with: `"normal"`,
+            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
+            `"spike_and_slab"`, a `tfd.Distribution` that broadcasts to both kernels, or
+            `None` for no KL. `"auto"` is the default of the posterior.
+        estimator: How the layer samples its outputs: `"weights"` (the default),
+            `"flipout"` or `"mean"`.
         kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise, that of the dropout included.
-        **kwargs: Every other argument of `keras.layers.LSTM`. Unless given,
-            `recurrent_initializer` is orthogonal, and in a variance layer the
-            posterior's own.
+        seed: Integer seed of the noise and of the dropout.
+        **kwargs: Every other argument of `keras.layers.LSTM`. `recurrent_initializer`
+            defaults to orthogonal, and in a variance layer to the default of the
+            posterior.
 
     Call arguments:
         As `keras.layers.LSTM`.
@@ -744,33 +745,35 @@ class LSTM(_LSTM):
 class LSTMCell(_LSTMCell):
     """A `keras.layers.LSTMCell` whose kernels are distributions.
 
-    The kernel and the recurrent kernel are drawn before the first step of a sequence and
-    held until the last, in training and at inference. A cell works in a
-    `keras.layers.RNN`, alone or stacked; called by itself, it draws for that one step.
+    The cell samples the kernel and the recurrent kernel before the first step of a
+    sequence and uses them in every step, in training and at inference. It works in a
+    `keras.layers.RNN`, alone or stacked. If you call the cell directly, it samples for
+    that one step.
 
-    `estimator="weights"` draws one pair of kernels for the whole batch. `"flipout"` flips
-    the signs of their noise for each example, and holds the signs along the sequence.
+    `estimator="weights"` samples one pair of kernels for the whole batch. `"flipout"`
+    flips the signs of their noise for each example, and keeps the signs during the
+    sequence.
 
     Args:
         units: Positive integer, dimensionality of the output.
-        posterior: What is learned about the kernels: `"mean_field"`, `"k_tied"`,
-            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`, of
-            which each kernel gets a copy.
-        prior: What the posteriors are measured against: `"normal"`, `"log_uniform"`,
-            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
-            `tfd.Distribution` that broadcasts to both kernels, or `None` for no KL.
-            `"auto"` is the posterior's own default.
-        estimator: How noise reaches the output: `"weights"` (the default), `"flipout"`
-            or `"mean"`.
+        posterior: The learned distribution of the kernels: `"mean_field"`, `"k_tied"`,
+            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`; each
+            kernel gets a copy.
+        prior: The distribution that the KL compares the posteriors with: `"normal"`,
+            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
+            `"spike_and_slab"`, a `tfd.Distribution` that broadcasts to both kernels, or
+            `None` for no KL. `"auto"` is the default of the posterior.
+        estimator: How the layer samples its outputs: `"weights"` (the default),
+            `"flipout"` or `"mean"`.
         kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise, that of the dropout included.
-        **kwargs: Every other argument of `keras.layers.LSTMCell`. Unless given,
-            `recurrent_initializer` is orthogonal, and in a variance cell the
-            posterior's own.
+        seed: Integer seed of the noise and of the dropout.
+        **kwargs: Every other argument of `keras.layers.LSTMCell`. `recurrent_initializer`
+            defaults to orthogonal, and in a variance cell to the default of the
+            posterior.
 
     Call arguments:
         As `keras.layers.LSTMCell`.
@@ -828,13 +831,14 @@ class LSTMCell(_LSTMCell):
 class LearnedScale(_LearnedScale):
     """Appends the logarithms of learned standard deviations to its inputs.
 
-    The last layer of a regression model that is trained with `tfvn.losses.GaussianNLL()`:
-    one standard deviation for each output, the same for all examples. Predictions know
-    from this layer that the outputs are means and logarithms of standard deviations.
+    Use it as the last layer of a regression model that is trained with
+    `tfvn.losses.GaussianNLL()`. It learns one standard deviation for each output, the
+    same for all examples. From this layer, predictions know that the outputs are means
+    and logarithms of standard deviations.
 
     Args:
-        initial_scale: Where the standard deviations start.
-        **kwargs: As in every Keras layer.
+        initial_scale: Initial value of the standard deviations.
+        **kwargs: Arguments of `keras.layers.Layer`.
 
     Input shape:
         `(batch_size, ..., size)`.
@@ -864,30 +868,30 @@ class LearnedScale(_LearnedScale):
 class MultiplicativeNoise(_MultiplicativeNoise):
     """Multiplies each unit by noise: `keras.layers.Dropout` for any law.
 
-    Noise on a unit is noise on its row of the next kernel. A weight of `N(0, s^2)` times
-    the noise is a scale mixture, so to train under the noise is to look for the mode under
-    a prior with the structure of automatic relevance determination, in which the weights
-    of a unit live and die together; `tfvn.distributions.marginal_prior` gives it.
+    Noise on a unit acts like noise on its row of the next kernel. A weight of `N(0, s^2)`
+    times the noise is a scale mixture, so training with the noise looks for the mode
+    under a prior of automatic relevance determination, which keeps or removes all weights
+    of a unit together. `tfvn.distributions.marginal_prior` returns this prior.
 
-    Hron et al. showed that noise shared by a row, read as a posterior of the weights, is
-    degenerate: its mass is on the directions of the weights, and its KL to a log-uniform
-    prior is infinite. Read as a posterior of the noise alone it is sound, but the weights
-    then are parameters that nothing regularises, and may overfit.
+    Hron et al. showed that noise shared by a row is degenerate as a posterior of the
+    weights: its mass is on the directions of the weights, and its KL to a log-uniform
+    prior is infinite. As a posterior of the noise alone it is sound, but then nothing
+    regularises the weights, and they may overfit.
 
     Args:
         noise: Law of the noise: `"bernoulli"`, `"gaussian"`, `"rayleigh"`,
-            `"inverse_nakagami"`, `"half_cauchy"`, one of these with parameters by
+            `"inverse_nakagami"`, `"half_cauchy"`, one of these with parameters from
             `tfvn.distributions.noise_law`, or a scalar `tfd.Distribution`.
-        noise_shape: Shape of the noise, which is repeated along axes of size 1. `None`, or
-            `None` for an axis, is that of the inputs.
-        normalize: Whether to divide the noise by its mean, or by its median where it has
-            no mean, so that at inference nothing happens.
+        noise_shape: Shape of the noise, which is repeated along axes of size 1. `None` is
+            the shape of the inputs, and `None` for an axis is the size of that axis.
+        normalize: Whether to divide the noise by its mean, or by its median if it has no
+            mean, so that the layer does nothing at inference.
         seed: Integer seed of the noise.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: Tensor of any rank.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        training: Whether to draw noise. Ensembles draw it at inference too.
 
     Input shape:
         Any.
@@ -929,10 +933,10 @@ class NoisyConv2D(_NoisyConv2D):
     """A `keras.layers.Conv2D` with multiplicative noise on its kernel.
 
     All positions of a window share their noise, which keeps the layer equivariant to
-    translations, and it is drawn once per forward pass for the whole batch.
+    translations. The layer draws the noise once per forward pass for the whole batch.
 
-    - `structure="channels"`: one factor for each pair of a channel and a filter, so that a
-      filter can do without a channel.
+    - `structure="channels"`: one factor for each pair of a channel and a filter, so that
+      a filter can ignore a channel.
     - `"filters"`: one factor for each filter. With Bernoulli noise it is spatial dropout of
       the outputs, before the bias.
     - `"channels_and_filters"`: the product of both.
@@ -942,13 +946,13 @@ class NoisyConv2D(_NoisyConv2D):
         kernel_size: Integer or pair of integers, the size of the window.
         noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"channels"`, `"filters"` or `"channels_and_filters"`.
-        filter_noise: Law of the filters' factor in the joint structure, if not `noise`.
-        normalize: See `tfvn.NoisyDense`, as are `prior_scale`, `kl_weight` and `seed`.
+        filter_noise: Law of the filter factor in the joint structure; `None` is `noise`.
+        normalize: See `tfvn.NoisyDense`, also for `prior_scale`, `kl_weight` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv2D`.
 
     Call arguments:
         inputs: Tensor of rank 4.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        training: Whether to draw noise. Ensembles draw it at inference too.
 
     Input shape:
         As `keras.layers.Conv2D`.
@@ -1009,20 +1013,21 @@ class NoisyDense(_NoisyDense):
     Bernoulli. With `"dropconnect"` each weight has its own noise, drawn once per forward
     pass for the whole batch: `activation(inputs @ (noise * kernel) + bias)`.
 
-    Hron et al. showed that noise shared by a row, read as a posterior of the weights, is
-    degenerate: its mass is on the directions of the weights, and its KL to a log-uniform
-    prior is infinite. Read as a posterior of the noise alone it is sound, but the weights
-    then are parameters that nothing regularises, unless `prior_scale` does.
+    Hron et al. showed that noise shared by a row is degenerate as a posterior of the
+    weights: its mass is on the directions of the weights, and its KL to a log-uniform
+    prior is infinite. As a posterior of the noise alone it is sound, but then only
+    `prior_scale` regularises the weights.
 
     Args:
         units: Positive integer, dimensionality of the output.
         noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"ard"` or `"dropconnect"`.
-        normalize: Whether to divide the noise by its mean, or by its median where it has
-            no mean, so that at inference the layer is its Keras twin.
-        prior_scale: Standard deviation of the Normal factor of the prior, which adds weight
-            decay of the kernel, `sum(w^2) / (2 prior_scale^2)`, to the loss, or `None`. A
-            `tfvn.Model` divides it by the number of training examples, as it does a KL.
+        normalize: Whether to divide the noise by its mean, or by its median if it has no
+            mean, so that the layer equals the Keras layer at inference.
+        prior_scale: Standard deviation of the Normal factor of the prior, which adds
+            weight decay of the kernel, `sum(w^2) / (2 prior_scale^2)`, to the loss, or
+            `None`. A `tfvn.Model` divides it by the number of training examples, like a
+            KL.
         kl_weight: Factor of that term; in a stock Keras model, with a loss that is a mean
             over examples, `1 / number_of_training_examples`.
         seed: Integer seed of the noise.
@@ -1030,7 +1035,7 @@ class NoisyDense(_NoisyDense):
 
     Call arguments:
         inputs: Tensor of rank 2 or more.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        training: Whether to draw noise. Ensembles draw it at inference too.
 
     Input shape:
         As `keras.layers.Dense`.
@@ -1080,17 +1085,18 @@ class NoisyDense(_NoisyDense):
 class NoisyLSTM(_NoisyLSTM):
     """A `keras.layers.LSTM` with multiplicative noise on its inputs.
 
-    The noise is drawn once per sequence, independently for each example, and held for all
-    steps; the hidden state has none. With `gates="tied"` an input has one factor for all
-    gates, so that an input is used or not; with `"untied"` it has one for each gate, and
-    may serve some of them only. The cuDNN kernel, which knows no such noise, is not used.
+    The layer draws the noise once per sequence, independently for each example, and uses
+    it in all steps; the hidden state has no noise. With `gates="tied"` an input has one
+    factor for all gates, so that it is used in all or none of them; with `"untied"` it
+    has one factor for each gate. The layer does not use the cuDNN kernel, which cannot
+    apply such noise.
 
     Args:
         units: Positive integer, dimensionality of the output.
         noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
         gates: `"tied"` or `"untied"`.
-        normalize: Whether to divide the noise by its mean, or by its median where it has
-            no mean, so that at inference the layer is its Keras twin.
+        normalize: Whether to divide the noise by its mean, or by its median if it has no
+            mean, so that the layer equals the Keras layer at inference.
         prior_scale: Standard deviation of the Normal factor of the prior of both kernels,
             or `None`; see `tfvn.NoisyDense`.
         kl_weight: Factor of the term that `prior_scale` adds to the loss.
@@ -1099,7 +1105,7 @@ class NoisyLSTM(_NoisyLSTM):
     Call arguments:
         sequences: As in `keras.layers.LSTM`.
         mask: As in `keras.layers.LSTM`.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        training: Whether to draw noise. Ensembles draw it at inference too.
         initial_state: As in `keras.layers.LSTM`.
 
     Input shape:
@@ -1163,22 +1169,22 @@ class NoisyLSTM(_NoisyLSTM):
 class NoisyLSTMCell(_NoisyLSTMCell):
     """A `keras.layers.LSTMCell` with multiplicative noise on its inputs.
 
-    Inside a `keras.layers.RNN` the noise is drawn once per sequence, independently for
-    each example, and held for all steps; the hidden state has none. A call of the cell by
-    itself is a sequence of one step; in another layer it is drawn once per call of that
-    layer. See `tfvn.NoisyLSTM`.
+    Inside a `keras.layers.RNN` the cell draws the noise once per sequence, independently
+    for each example, and uses it in all steps; the hidden state has no noise. If you call
+    the cell directly, it draws for that one step; if another layer calls it, it draws
+    once per call of that layer. See `tfvn.NoisyLSTM`.
 
     Args:
         units: Positive integer, dimensionality of the output.
         noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
         gates: `"tied"` or `"untied"`.
-        normalize: See `tfvn.NoisyDense`, as are `prior_scale`, `kl_weight` and `seed`.
+        normalize: See `tfvn.NoisyDense`, also for `prior_scale`, `kl_weight` and `seed`.
         **kwargs: Every other argument of `keras.layers.LSTMCell`.
 
     Call arguments:
         inputs: A step, of shape `(batch_size, input_dim)`.
         states: The hidden state and the cell state.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        training: Whether to draw noise. Ensembles draw it at inference too.
 
     Example:
 
@@ -1230,25 +1236,25 @@ class NoisyResidual(_NoisyResidual):
     """A residual connection around a block whose inputs are noisy: `x + block(noise * x)`.
 
     With `structure="depth"` an example has one factor, which scales all weights that read
-    the inputs: where it is zero the block, if it has no bias, is skipped. If the block is
-    also a single ReLU layer and the noise Bernoulli, this is stochastic depth. With
-    `"ard"` each unit has a factor, and `"depth_and_ard"` is the product of both. Noise is
-    drawn independently for each example.
+    the inputs. If it is zero, a block without biases is skipped; if the block is a single
+    ReLU layer and the noise Bernoulli, this is stochastic depth. With `"ard"` each unit
+    has a factor, and `"depth_and_ard"` is the product of both. The noise is independent
+    for each example.
 
     Args:
         block: A layer, or a model, whose outputs have the shape of its inputs.
         noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"depth"`, `"ard"` or `"depth_and_ard"`.
-        depth_noise: Law of the depth's factor in the joint structure, if not `noise`.
-        normalize: Whether to divide the noise by its mean, or by its median where it has
-            no mean, so that at inference this is a plain residual connection.
+        depth_noise: Law of the depth factor in the joint structure; `None` is `noise`.
+        normalize: Whether to divide the noise by its mean, or by its median if it has no
+            mean, so that this is a plain residual connection at inference.
         seed: Integer seed of the noise.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: What the block takes, a tensor.
-        mask: Passed on to the block, if it takes one.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        inputs: A tensor, the input of the block.
+        mask: The mask for the block, if it takes one.
+        training: Whether to draw noise. Ensembles draw it at inference too.
 
     Input shape:
         That of the block.
@@ -1288,16 +1294,16 @@ class NoisyResidual(_NoisyResidual):
     ) -> None: ...
 
 class GaussianDropoutConv1D(Preset, Conv1D):
-    """A 1D convolution whose weights carry learned Gaussian noise.
+    """A 1D convolution with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer, the size of the window.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.Conv1D` and of
@@ -1358,16 +1364,16 @@ class GaussianDropoutConv1D(Preset, Conv1D):
     ) -> None: ...
 
 class GaussianDropoutConv2D(Preset, Conv2D):
-    """A 2D convolution whose weights carry learned Gaussian noise.
+    """A 2D convolution with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.Conv2D` and of
@@ -1428,16 +1434,16 @@ class GaussianDropoutConv2D(Preset, Conv2D):
     ) -> None: ...
 
 class GaussianDropoutConv2DTranspose(Preset, Conv2DTranspose):
-    """A transposed 2D convolution whose weights carry learned Gaussian noise.
+    """A transposed 2D convolution with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.Conv2DTranspose` and of
@@ -1499,16 +1505,16 @@ class GaussianDropoutConv2DTranspose(Preset, Conv2DTranspose):
     ) -> None: ...
 
 class GaussianDropoutConv3D(Preset, Conv3D):
-    """A 3D convolution whose weights carry learned Gaussian noise.
+    """A 3D convolution with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or three integers, the size of the window.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.Conv3D` and of
@@ -1569,19 +1575,19 @@ class GaussianDropoutConv3D(Preset, Conv3D):
     ) -> None: ...
 
 class GaussianDropoutDense(Preset, Dense):
-    """A dense layer whose weights carry learned Gaussian noise.
+    """A dense layer with learned Gaussian noise on its weights.
 
     A weight is `N(mean, alpha mean^2)`. With the default prior, the log-uniform, the KL
-    pulls `alpha` up until the data hold it; an `alpha` that the whole layer shares
-    often escapes, and the layer turns into a variance layer. Adam moves log alpha by
-    about its rate per step, so give the scale group a rate of its own, of about 1e-2,
-    to see it soon.
+    increases `alpha` until the data stop it. If the whole layer shares one `alpha`, the
+    data often do not stop it, and the layer turns into a variance layer. Adam moves log
+    alpha by about its learning rate per step; to see this soon, give the scale group its
+    own learning rate of about 1e-2.
 
     Args:
         units: Positive integer, dimensionality of the output.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.Dense` and of
@@ -1636,15 +1642,15 @@ class GaussianDropoutDense(Preset, Dense):
     ) -> None: ...
 
 class GaussianDropoutDepthwiseConv2D(Preset, DepthwiseConv2D):
-    """A depthwise 2D convolution whose weights carry learned Gaussian noise.
+    """A depthwise 2D convolution with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
@@ -1705,16 +1711,16 @@ class GaussianDropoutDepthwiseConv2D(Preset, DepthwiseConv2D):
     ) -> None: ...
 
 class GaussianDropoutEinsumDense(Preset, EinsumDense):
-    """A dense einsum layer whose weights carry learned Gaussian noise.
+    """A dense einsum layer with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         equation: Einsum equation, `"...x,xy->...y"` for instance.
         output_shape: Shape of the output without the batch.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.EinsumDense` and of
@@ -1772,7 +1778,7 @@ class GaussianDropoutEinsumDense(Preset, EinsumDense):
     ) -> None: ...
 
 class GaussianDropoutGRU(Preset, GRU):
-    """A GRU layer whose weights carry learned Gaussian noise.
+    """A GRU layer with learned Gaussian noise on its weights.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
     each, or several.
@@ -1781,7 +1787,7 @@ class GaussianDropoutGRU(Preset, GRU):
         units: Positive integer, dimensionality of the output.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.GRU` and of
@@ -1854,7 +1860,7 @@ class GaussianDropoutGRU(Preset, GRU):
     ) -> None: ...
 
 class GaussianDropoutGRUCell(Preset, GRUCell):
-    """A GRU cell whose weights carry learned Gaussian noise.
+    """A GRU cell with learned Gaussian noise on its weights.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
     each, or several.
@@ -1863,7 +1869,7 @@ class GaussianDropoutGRUCell(Preset, GRUCell):
         units: Positive integer, dimensionality of the output.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
@@ -1924,7 +1930,7 @@ class GaussianDropoutGRUCell(Preset, GRUCell):
     ) -> None: ...
 
 class GaussianDropoutLSTM(Preset, LSTM):
-    """An LSTM layer whose weights carry learned Gaussian noise.
+    """An LSTM layer with learned Gaussian noise on its weights.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
     each, or several.
@@ -1933,7 +1939,7 @@ class GaussianDropoutLSTM(Preset, LSTM):
         units: Positive integer, dimensionality of the output.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.LSTM` and of
@@ -2006,7 +2012,7 @@ class GaussianDropoutLSTM(Preset, LSTM):
     ) -> None: ...
 
 class GaussianDropoutLSTMCell(Preset, LSTMCell):
-    """An LSTM cell whose weights carry learned Gaussian noise.
+    """An LSTM cell with learned Gaussian noise on its weights.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
     each, or several.
@@ -2015,7 +2021,7 @@ class GaussianDropoutLSTMCell(Preset, LSTMCell):
         units: Positive integer, dimensionality of the output.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.LSTMCell` and of
@@ -2078,7 +2084,7 @@ class GaussianDropoutLSTMCell(Preset, LSTMCell):
 class KTiedConv1D(Preset, Conv1D):
     """A 1D convolution whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -2143,7 +2149,7 @@ class KTiedConv1D(Preset, Conv1D):
 class KTiedConv2D(Preset, Conv2D):
     """A 2D convolution whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -2208,7 +2214,7 @@ class KTiedConv2D(Preset, Conv2D):
 class KTiedConv2DTranspose(Preset, Conv2DTranspose):
     """A transposed 2D convolution whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -2274,7 +2280,7 @@ class KTiedConv2DTranspose(Preset, Conv2DTranspose):
 class KTiedConv3D(Preset, Conv3D):
     """A 3D convolution whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -2339,9 +2345,9 @@ class KTiedConv3D(Preset, Conv3D):
 class KTiedDense(Preset, Dense):
     """A dense layer whose weights are Normals with scales of low rank.
 
-    The standard deviations of the kernel form a matrix of low rank, so the layer has
-    few more parameters than a deterministic one, and trains faster than a mean-field
-    layer. The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`.
+    The standard deviations of the kernel form a matrix of low rank, so the layer has only
+    a few more parameters than a deterministic one, and trains faster than a mean-field
+    layer. The default prior is a Normal of standard deviation `sqrt(2 / fan_in)`.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -2399,7 +2405,7 @@ class KTiedDense(Preset, Dense):
 class KTiedDepthwiseConv2D(Preset, DepthwiseConv2D):
     """A depthwise 2D convolution whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.
@@ -2463,7 +2469,7 @@ class KTiedDepthwiseConv2D(Preset, DepthwiseConv2D):
 class KTiedEinsumDense(Preset, EinsumDense):
     """A dense einsum layer whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         equation: Einsum equation, `"...x,xy->...y"` for instance.
@@ -2813,7 +2819,7 @@ class KTiedLSTMCell(Preset, LSTMCell):
 class MeanFieldConv1D(Preset, Conv1D):
     """A 1D convolution whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -2879,7 +2885,7 @@ class MeanFieldConv1D(Preset, Conv1D):
 class MeanFieldConv2D(Preset, Conv2D):
     """A 2D convolution whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -2945,7 +2951,7 @@ class MeanFieldConv2D(Preset, Conv2D):
 class MeanFieldConv2DTranspose(Preset, Conv2DTranspose):
     """A transposed 2D convolution whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -3012,7 +3018,7 @@ class MeanFieldConv2DTranspose(Preset, Conv2DTranspose):
 class MeanFieldConv3D(Preset, Conv3D):
     """A 3D convolution whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -3078,7 +3084,7 @@ class MeanFieldConv3D(Preset, Conv3D):
 class MeanFieldDense(Preset, Dense):
     """A dense layer whose weights are independent Normals.
 
-    The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`.
+    The default prior is a Normal of standard deviation `sqrt(2 / fan_in)`.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -3137,7 +3143,7 @@ class MeanFieldDense(Preset, Dense):
 class MeanFieldDepthwiseConv2D(Preset, DepthwiseConv2D):
     """A depthwise 2D convolution whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.
@@ -3202,7 +3208,7 @@ class MeanFieldDepthwiseConv2D(Preset, DepthwiseConv2D):
 class MeanFieldEinsumDense(Preset, EinsumDense):
     """A dense einsum layer whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         equation: Einsum equation, `"...x,xy->...y"` for instance.
@@ -3265,8 +3271,8 @@ class MeanFieldEinsumDense(Preset, EinsumDense):
 class MeanFieldGRU(Preset, GRU):
     """A GRU layer whose weights are independent Normals.
 
-    The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
-    kernel and for the recurrent kernel.
+    The default prior is a Normal of standard deviation `sqrt(2 / fan_in)`, for the kernel
+    and for the recurrent kernel.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -3345,8 +3351,8 @@ class MeanFieldGRU(Preset, GRU):
 class MeanFieldGRUCell(Preset, GRUCell):
     """A GRU cell whose weights are independent Normals.
 
-    The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
-    kernel and for the recurrent kernel.
+    The default prior is a Normal of standard deviation `sqrt(2 / fan_in)`, for the kernel
+    and for the recurrent kernel.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -3413,8 +3419,8 @@ class MeanFieldGRUCell(Preset, GRUCell):
 class MeanFieldLSTM(Preset, LSTM):
     """An LSTM layer whose weights are independent Normals.
 
-    The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
-    kernel and for the recurrent kernel.
+    The default prior is a Normal of standard deviation `sqrt(2 / fan_in)`, for the kernel
+    and for the recurrent kernel.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -3493,8 +3499,8 @@ class MeanFieldLSTM(Preset, LSTM):
 class MeanFieldLSTMCell(Preset, LSTMCell):
     """An LSTM cell whose weights are independent Normals.
 
-    The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
-    kernel and for the recurrent kernel.
+    The default prior is a Normal of standard deviation `sqrt(2 / fan_in)`, for the kernel
+    and for the recurrent kernel.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -3561,7 +3567,7 @@ class MeanFieldLSTMCell(Preset, LSTMCell):
 class VarianceConv1D(Preset, Conv1D):
     """A 1D convolution whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -3624,7 +3630,7 @@ class VarianceConv1D(Preset, Conv1D):
 class VarianceConv2D(Preset, Conv2D):
     """A 2D convolution whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -3687,7 +3693,7 @@ class VarianceConv2D(Preset, Conv2D):
 class VarianceConv2DTranspose(Preset, Conv2DTranspose):
     """A transposed 2D convolution whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -3751,7 +3757,7 @@ class VarianceConv2DTranspose(Preset, Conv2DTranspose):
 class VarianceConv3D(Preset, Conv3D):
     """A 3D convolution whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -3814,10 +3820,10 @@ class VarianceConv3D(Preset, Conv3D):
 class VarianceDense(Preset, Dense):
     """A dense layer whose weights have mean zero and learned variances.
 
-    All that the layer knows is in the variances: the mean of its output is zero for
-    every input, and following layers tell inputs apart by how widely it spreads.
-    Averaging predictions over several calls makes them good; replacing the weights by
-    their means makes them a random guess.
+    The layer stores what it learns in the variances: the mean of its output is zero for
+    every input, and later layers tell inputs apart by the spread of the output. Average
+    the predictions of several calls; predictions with the mean weights are random
+    guesses.
 
     With the default prior the KL is constant, so the layer adds nothing to the loss.
 
@@ -3875,7 +3881,7 @@ class VarianceDense(Preset, Dense):
 class VarianceDepthwiseConv2D(Preset, DepthwiseConv2D):
     """A depthwise 2D convolution whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.
@@ -3937,7 +3943,7 @@ class VarianceDepthwiseConv2D(Preset, DepthwiseConv2D):
 class VarianceEinsumDense(Preset, EinsumDense):
     """A dense einsum layer whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         equation: Einsum equation, `"...x,xy->...y"` for instance.
@@ -3995,14 +4001,14 @@ class VarianceEinsumDense(Preset, EinsumDense):
 class VarianceGRU(Preset, GRU):
     """A GRU layer whose weights have mean zero and learned variances.
 
-    All that the kernels know is in their variances. Averaging predictions over several
-    calls makes them good; replacing the weights by their means makes them a random guess.
-    With the default prior the KL is constant, so the layer adds nothing to the loss.
+    The kernels store what they learn in their variances. Average the predictions of
+    several calls; predictions with the mean weights are random guesses. With the default
+    prior the KL is constant, so the layer adds nothing to the loss.
 
-    The outputs are centred at zero, or nearly so, for every input: a nonlinear layer has
-    to follow, best behind batch normalization. Its statistics are then those of many
-    kernels with `estimator="flipout"`, which gives each example its own, and those of a
-    single one with the default.
+    For every input the outputs are centred at zero, or nearly so. A nonlinear layer has
+    to follow, best after batch normalization. With `estimator="flipout"` each example has
+    its own kernels, so that the statistics of the normalization come from many kernels;
+    with the default they come from a single one.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -4077,14 +4083,14 @@ class VarianceGRU(Preset, GRU):
 class VarianceGRUCell(Preset, GRUCell):
     """A GRU cell whose weights have mean zero and learned variances.
 
-    All that the kernels know is in their variances. Averaging predictions over several
-    calls makes them good; replacing the weights by their means makes them a random guess.
-    With the default prior the KL is constant, so the cell adds nothing to the loss.
+    The kernels store what they learn in their variances. Average the predictions of
+    several calls; predictions with the mean weights are random guesses. With the default
+    prior the KL is constant, so the cell adds nothing to the loss.
 
-    The outputs are centred at zero, or nearly so, for every input: a nonlinear layer has
-    to follow, best behind batch normalization. Its statistics are then those of many
-    kernels with `estimator="flipout"`, which gives each example its own, and those of a
-    single one with the default.
+    For every input the outputs are centred at zero, or nearly so. A nonlinear layer has
+    to follow, best after batch normalization. With `estimator="flipout"` each example has
+    its own kernels, so that the statistics of the normalization come from many kernels;
+    with the default they come from a single one.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -4147,14 +4153,14 @@ class VarianceGRUCell(Preset, GRUCell):
 class VarianceLSTM(Preset, LSTM):
     """An LSTM layer whose weights have mean zero and learned variances.
 
-    All that the kernels know is in their variances. Averaging predictions over several
-    calls makes them good; replacing the weights by their means makes them a random guess.
-    With the default prior the KL is constant, so the layer adds nothing to the loss.
+    The kernels store what they learn in their variances. Average the predictions of
+    several calls; predictions with the mean weights are random guesses. With the default
+    prior the KL is constant, so the layer adds nothing to the loss.
 
-    The outputs are centred at zero, or nearly so, for every input: a nonlinear layer has
-    to follow, best behind batch normalization. Its statistics are then those of many
-    kernels with `estimator="flipout"`, which gives each example its own, and those of a
-    single one with the default.
+    For every input the outputs are centred at zero, or nearly so. A nonlinear layer has
+    to follow, best after batch normalization. With `estimator="flipout"` each example has
+    its own kernels, so that the statistics of the normalization come from many kernels;
+    with the default they come from a single one.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -4229,14 +4235,14 @@ class VarianceLSTM(Preset, LSTM):
 class VarianceLSTMCell(Preset, LSTMCell):
     """An LSTM cell whose weights have mean zero and learned variances.
 
-    All that the kernels know is in their variances. Averaging predictions over several
-    calls makes them good; replacing the weights by their means makes them a random guess.
-    With the default prior the KL is constant, so the cell adds nothing to the loss.
+    The kernels store what they learn in their variances. Average the predictions of
+    several calls; predictions with the mean weights are random guesses. With the default
+    prior the KL is constant, so the cell adds nothing to the loss.
 
-    The outputs are centred at zero, or nearly so, for every input: a nonlinear layer has
-    to follow, best behind batch normalization. Its statistics are then those of many
-    kernels with `estimator="flipout"`, which gives each example its own, and those of a
-    single one with the default.
+    For every input the outputs are centred at zero, or nearly so. A nonlinear layer has
+    to follow, best after batch normalization. With `estimator="flipout"` each example has
+    its own kernels, so that the statistics of the normalization come from many kernels;
+    with the default they come from a single one.
 
     Args:
         units: Positive integer, dimensionality of the output.

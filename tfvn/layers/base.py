@@ -29,15 +29,15 @@ NOT_TAKEN = (
 
 
 class RandomWeightsLayer(WeightedKL):
-    """A Keras layer some of whose weights are distributions.
+    """A Keras layer in which some weights are distributions.
 
     It owns the posteriors, the priors and the estimator, adds the KL to the loss, and
-    writes the config. How the weights are used is up to its two subclasses:
-    `StochasticLayer` for feed-forward layers and `StochasticRNNCell` for cells.
+    writes the config. Its two subclasses use the weights: `StochasticLayer` for
+    feed-forward layers and `StochasticRNNCell` for cells.
 
-    The layer draws noise in training and at inference alike. Its KL is added to the
-    loss once per forward pass, however often the layer is called in it. Its arguments
-    are those of the Keras twin and, from `posterior` to `seed`, of `tfvn.layers.Dense`.
+    The layer draws noise in training and at inference alike. It adds its KL to the loss
+    once per forward pass, however often it is called in it. Its arguments are those of
+    the Keras twin and, from `posterior` to `seed`, of `tfvn.layers.Dense`.
     """
 
     # The random kernels. Each has a posterior of its own, all of the same kind.
@@ -67,7 +67,7 @@ class RandomWeightsLayer(WeightedKL):
                     f"`{type(self).__name__}` has no kernel to adapt or quantize and "
                     f"does not take `{name}`. Received: {name}={value!r}"
                 )
-        # The twin's default suits a kernel; a posterior knows what suits it.
+        # The twin's default suits a plain kernel; a posterior has its own default.
         kwargs.setdefault(f"{self.kernel_argument}_initializer", None)
         super().__init__(*args, **kwargs)
         if getattr(self, "quantization_mode", None) is not None:
@@ -115,8 +115,8 @@ class RandomWeightsLayer(WeightedKL):
     def kl_divergence(self) -> Tensor:
         """Returns KL(posterior || prior), summed over all weights, in nats.
 
-        It is not multiplied by `kl_weight`. Where there is no closed form this is
-        an estimate from one fresh sample.
+        It is not multiplied by `kl_weight`. If there is no closed form, it is an estimate
+        from one fresh sample.
         """
         self._check_built("`kl_divergence()`")
         return self._kl(self._read())
@@ -128,19 +128,19 @@ class RandomWeightsLayer(WeightedKL):
 
     @property
     def estimator_in_use(self) -> estimators.Estimator:
-        """The estimator of the pass that is going on: the layer's own, or another."""
+        """The estimator of the current pass: the layer's own, or another."""
         estimator_of = passes.current().estimator_of
         return self.estimator if estimator_of is None else estimator_of(self)
 
     @property
     def noise_per_example(self) -> bool | None:
-        """Whether the examples of a batch get independent noise; `None` without any."""
+        """Whether the examples of a batch get independent noise; `None` without noise."""
         estimator = self.estimator_in_use
         return estimator.noise_per_example if estimator.draws_noise else None
 
     @property
     def shares_kl_sample(self) -> bool:
-        """Whether a KL is estimated from the weights that the forward pass draws."""
+        """Whether a KL is estimated from the weights that the forward pass samples."""
         is_estimated = any(weight.is_estimated for weight in self._random_weights)
         return is_estimated and self.estimator_in_use.draws_weights
 
@@ -148,7 +148,7 @@ class RandomWeightsLayer(WeightedKL):
         """Returns the distribution of the kernel, a batch of scalar weights.
 
         Args:
-            weight: Which of the random weights, if another: `"bias"` or, in a cell,
+            weight: Name of the random weight: `"kernel"`, `"bias"` or, in a cell,
                 `"recurrent_kernel"`.
         """
         self._check_built("`posterior_distribution()`")
@@ -161,12 +161,12 @@ class RandomWeightsLayer(WeightedKL):
 
     @property
     def posteriors(self) -> dict[str, Posterior]:
-        """What is learned about each random weight, by its name."""
+        """The posterior of each random weight, by name."""
         return {weight.name: weight.posterior for weight in self._random_weights}
 
     @keras.Layer.trainable.setter
     def trainable(self, value: bool) -> None:
-        """Whether the layer is trained. A prior that others share is, as long as they are."""
+        """Whether the layer is trained. A shared prior is, as long as one of its layers is."""
         keras.Layer.trainable.fset(self, value)
         if self.built:
             for variable in self._prior_variables():
@@ -174,9 +174,9 @@ class RandomWeightsLayer(WeightedKL):
 
     @property
     def variable_groups(self) -> dict[str, list[keras.Variable]]:
-        """The variables by what they mean: mean, scale, or default.
+        """The variables by group: mean, scale, or default.
 
-        A layer whose prior is learned has a fourth group, prior.
+        A layer with trainable variables in its prior has a fourth group, prior.
         """
         self._check_built("`variable_groups`")
         groups: dict[str, list[keras.Variable]] = {"mean": [], "scale": []}
@@ -231,12 +231,12 @@ class RandomWeightsLayer(WeightedKL):
     def _finish_build(
         self, bias_shape: tuple[int, ...], kernel_spec: KernelSpec, **options: Any
     ) -> keras.Variable | None:
-        """Creates what a bias is made of, and returns the variable of a plain one."""
+        """Creates the variables of a bias, and returns that of a plain bias or `None`."""
         options = {**self._options("bias"), **options}
         plain = None
         if self.bias_posterior is not None:
-            # A bias has an input of its own, the constant 1; an alias still means the
-            # kernel's prior, fan-in included.
+            # The input of a bias is the constant 1. Yet an alias means the kernel's
+            # prior, with the kernel's fan-in.
             self._random_weights[-1].build(
                 self.add_weight,
                 KernelSpec(bias_shape, output_axes=tuple(range(len(bias_shape)))),
@@ -246,7 +246,7 @@ class RandomWeightsLayer(WeightedKL):
         elif self.has_bias:
             plain = self.add_weight(name="bias", shape=bias_shape, **options)
         for variable in self._prior_variables():
-            # For optimizers, as those of the posterior are marked.
+            # Optimizers read the group; variables of the posterior have one too.
             variable.variable_group = "prior"
             add_layer(variable, self)
         self.built = True
@@ -282,21 +282,20 @@ class StochasticLayer(RandomWeightsLayer):
     output_axes: tuple[int, ...] = (-1,)
     bias: Any = None
 
-    # What a linear op provides.
+    # Subclasses override these.
 
     def kernel_spec(self, input_shape: tuple[int | None, ...]) -> KernelSpec:
         """Returns the geometry of the kernel for inputs of a shape."""
         raise NotImplementedError
 
     def linear_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
-        """Returns what a kernel makes of the inputs, linear in both."""
+        """Returns the product of inputs and kernel, which is linear in both."""
         raise NotImplementedError
 
     def factored_op(self, inputs: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Returns `linear_op` for the kernel whose matrix is `left @ right`.
 
-        Every op of the library does so without forming the kernel; this default, for
-        an op that does not say how, forms it.
+        This default forms the kernel. All ops of the library override it and avoid that.
         """
         spec = self.kernel_spec(tuple(inputs.shape))
         return self.linear_op(inputs, spec.from_matrix(left @ right))
@@ -311,7 +310,7 @@ class StochasticLayer(RandomWeightsLayer):
         """Returns the shape of the bias."""
         return (spec.columns,)
 
-    # What the layer does with it.
+    # All layers share these.
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         spec = self.kernel_spec(input_shape)
@@ -333,7 +332,7 @@ class StochasticLayer(RandomWeightsLayer):
         return outputs if self.activation is None else self.activation(outputs)
 
     def prepare(self, inputs: Tensor) -> Any:
-        """Returns what all draws of the output have in common, or `None`.
+        """Returns what all draws of the output share, or `None`.
 
         It is a structure of tensors with the batch as their first axis, for `redraw`;
         `None` means that the layer has to be called for each draw.
@@ -346,20 +345,21 @@ class StochasticLayer(RandomWeightsLayer):
     def redraw(self, prepared: Any, copies: int) -> Tensor:
         """Returns `copies` draws of the output of each example, one after the other.
 
-        They have the distribution of `copies` calls, for less: only the noise is drawn
-        again.
+        They have the same distribution as `copies` calls, but cost less: only the noise
+        is drawn again.
 
         Args:
-            prepared: What `prepare` returned, or the same rows of all its tensors.
+            prepared: The result of `prepare`, or the same rows of all its tensors.
             copies: Number of draws.
         """
         outputs = self.estimator_in_use.redraw(prepared, copies, self.seed_generator)
         return outputs if self.activation is None else self.activation(outputs)
 
     def _terms(self, inputs: Tensor) -> tuple[list[Posterior], list[Term]]:
-        """Returns the posteriors as they are now, and the summands of the output."""
+        """Returns the current readings of the posteriors, and the terms of the output."""
         if isinstance(inputs, tf.SparseTensor):
-            # Estimators square and flip their inputs, for which few ops are sparse.
+            # Estimators square and flip their inputs, and few of these ops work on
+            # sparse tensors.
             dense = tf.sparse.to_dense(tf.sparse.reorder(inputs))
             inputs = tf.ensure_shape(dense, inputs.shape)
         if not inputs.dtype.is_floating:
@@ -370,13 +370,13 @@ class StochasticLayer(RandomWeightsLayer):
         )
         terms = [Term(op, readings[0], inputs)]
         if self.bias_posterior is not None:
-            # The bias is the kernel of an input that is always 1.
+            # A bias is a kernel whose input is always 1.
             op = LinearOp(self._bias_op, self._factored_bias_op)
             terms.append(Term(op, readings[1], tf.ones((), inputs.dtype)))
         return readings, terms
 
     def _offset(self, dtype: tf.DType) -> Tensor | None:
-        """Returns a bias that is not random, in a shape that broadcasts to outputs."""
+        """Returns the bias if it is not random, in a shape that broadcasts to outputs."""
         if self.bias is None:
             return None
         return self.expand_bias(tf.cast(self.bias.value, dtype))

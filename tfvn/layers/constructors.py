@@ -11,8 +11,9 @@ from tfvn.posteriors import Posterior
 def given(scope: dict[str, Any], *kept: str) -> dict[str, Any]:
     """Returns the arguments of a method, by name, from its `locals()`.
 
-    A constructor writes down the arguments of its Keras twin and its own, for people and
-    tools to read, and passes them on in one line. A test compares them with the twin's.
+    A constructor lists the arguments of its Keras twin and its own, so that people and
+    tools can read them, and passes them on in one line. A test compares them with those
+    of the twin.
 
     Args:
         scope: The `locals()` of a method that has `**kwargs` and no other variables yet.
@@ -25,13 +26,13 @@ def given(scope: dict[str, Any], *kept: str) -> dict[str, Any]:
 
 
 class Preset(keras.Layer):
-    """A layer whose posterior is fixed, and whose arguments are the layer's own.
+    """A layer whose posterior is fixed.
 
     A preset inherits from this class and from a generic layer, and names its posterior:
     `class VarianceDense(Preset, Dense, posterior=Variance)`. Its constructor takes the
-    arguments of the layer, but for `posterior`, and those of the posterior. Keras saves
-    it under the name of the Python package that it is written in, here `tfvn`, unless
-    it is registered under another.
+    arguments of the layer, except `posterior`, and those of the posterior. Keras saves it
+    under the name of the Python package that it is written in, here `tfvn`, unless it is
+    registered under another.
     """
 
     posterior_class: type[Posterior]

@@ -1,4 +1,4 @@
-"""Last layers, whose outputs are the parameters of a distribution of the targets."""
+"""Last layers, which output the parameters of a distribution of the targets."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ from tfvn.utils.validation import check_count, check_number
 
 Tensor = Any
 
-# Arguments of the layer itself; all others are those of the dense layer in it.
+# Arguments of the layer itself; all others go to the dense layer inside.
 _OWN = ("name", "dtype", "trainable")
 
 
@@ -20,24 +20,24 @@ _OWN = ("name", "dtype", "trainable")
 class LikelihoodHead(keras.layers.Layer):
     """A dense last layer with one output for each parameter of each target.
 
-    Train the model with the loss of the same likelihood. Predictions, exports and, in a
-    `tfvn.Model`, metrics know from this layer what the outputs are.
+    Train the model with the loss of the same likelihood. From this layer, predictions,
+    exports and, in a `tfvn.Model`, metrics know what the outputs are.
 
     Args:
         units: Number of targets.
         likelihood: The family of distributions: `"normal"`, `"laplace"`, `"student_t"`,
             `"log_normal"`, `"poisson"`, or an instance of `tfvn.likelihoods`.
-        posterior: What is learned about the kernel, as in `tfvn.layers.Dense`; `None` is
-            a plain kernel, as in `keras.layers.Dense`.
-        **kwargs: Further arguments of `tfvn.layers.Dense` or, where `posterior` is `None`,
-            of `keras.layers.Dense`; `activation` is none of them.
+        posterior: The learned distribution of the kernel, as in `tfvn.layers.Dense`;
+            `None` is a plain kernel, as in `keras.layers.Dense`.
+        **kwargs: Further arguments of `tfvn.layers.Dense` or, if `posterior` is `None`,
+            of `keras.layers.Dense`, except `activation`.
 
     Input shape:
         `(batch_size, ..., input_dim)`.
 
     Output shape:
-        `(batch_size, ..., parameters * units)`: the first parameters of all targets, then
-        the second ones.
+        `(batch_size, ..., parameters * units)`: the first parameter of all targets, then
+        the second.
 
     Example:
 
@@ -102,15 +102,15 @@ class LikelihoodHead(keras.layers.Layer):
 class NormalHead(LikelihoodHead):
     """A dense last layer with a mean and the logarithm of a standard deviation per target.
 
-    The last layer of a regression model that predicts its noise for each example. Train
-    it with `tfvn.losses.GaussianNLL()`.
+    Use it as the last layer of a regression model that predicts the noise of each
+    example. Train the model with `tfvn.losses.GaussianNLL()`.
 
     Args:
         units: Number of targets.
-        posterior: What is learned about the kernel, as in `tfvn.layers.Dense`; `None` is
-            a plain kernel, as in `keras.layers.Dense`.
-        **kwargs: Further arguments of `tfvn.layers.Dense` or, where `posterior` is `None`,
-            of `keras.layers.Dense`; `activation` is none of them.
+        posterior: The learned distribution of the kernel, as in `tfvn.layers.Dense`;
+            `None` is a plain kernel, as in `keras.layers.Dense`.
+        **kwargs: Further arguments of `tfvn.layers.Dense` or, if `posterior` is `None`,
+            of `keras.layers.Dense`, except `activation`.
 
     Input shape:
         `(batch_size, ..., input_dim)`.
@@ -145,13 +145,14 @@ class NormalHead(LikelihoodHead):
 class LearnedScale(keras.layers.Layer):
     """Appends the logarithms of learned standard deviations to its inputs.
 
-    The last layer of a regression model that is trained with `tfvn.losses.GaussianNLL()`:
-    one standard deviation for each output, the same for all examples. Predictions know
-    from this layer that the outputs are means and logarithms of standard deviations.
+    Use it as the last layer of a regression model that is trained with
+    `tfvn.losses.GaussianNLL()`. It learns one standard deviation for each output, the
+    same for all examples. From this layer, predictions know that the outputs are means
+    and logarithms of standard deviations.
 
     Args:
-        initial_scale: Where the standard deviations start.
-        **kwargs: As in every Keras layer.
+        initial_scale: Initial value of the standard deviations.
+        **kwargs: Arguments of `keras.layers.Layer`.
 
     Input shape:
         `(batch_size, ..., size)`.

@@ -39,13 +39,13 @@ UNKNOWN_SIZE = (
 class WeightedKL(keras.Layer):
     """A layer that adds a divergence in nats to the loss.
 
-    The weight is a variable, so that what changes it need not trace the model again, and no
-    parameter: neither `weights` nor `count_params` knows it. In a step of a `tfvn.Model` the
-    divergence is also multiplied by the model's weight of the KL and divided by the number
-    of training examples.
+    The weight is a variable, so that it can change without a new trace of the model. It
+    is not a parameter: `weights` and `count_params` leave it out. In a step of a
+    `tfvn.Model` the divergence is also multiplied by the model's KL weight and divided by
+    the number of training examples.
 
     Attributes:
-        kl_weight: The weight, or `None` if there is no divergence to weigh.
+        kl_weight: The weight, or `None` if the layer has no divergence.
     """
 
     kl_weight: Any = None
@@ -60,7 +60,7 @@ class WeightedKL(keras.Layer):
         raise NotImplementedError
 
     def add_kl_weight(self, kl_weight: Any) -> None:
-        """Makes the variable of the weight.
+        """Creates the variable of the weight.
 
         Args:
             kl_weight: The argument of the layer: a number, or `None` for 1.
@@ -75,18 +75,18 @@ class WeightedKL(keras.Layer):
             trainable=False,
             autocast=False,
         )
-        # Of Keras's record of weights; TensorFlow's, for exports, keeps it.
+        # Removed from Keras's list of weights; TensorFlow still tracks it, for exports.
         private.untrack(self, self.kl_weight)
 
     def add_kl(self, divergence: Callable[[], Tensor], training: bool | None) -> None:
-        """Adds a divergence to the loss, unless this forward pass has it already.
+        """Adds a divergence to the loss, unless this forward pass has already added it.
 
         Args:
             divergence: Returns the divergence in nats.
             training: Whether the layer is being trained.
         """
         step = passes.current()
-        # A layer that is called twice in a forward pass has one KL.
+        # A layer that is called twice in a forward pass adds its KL once.
         if not step.adds_kl or not self.has_kl or self._has_added_kl():
             return
         if step.owner is None:
@@ -114,7 +114,7 @@ class WeightedKL(keras.Layer):
         return any(loss is added for loss in private.own_losses(self))
 
     def kl_weight_now(self) -> float | None:
-        """Returns the argument, unless the variable has been assigned to since."""
+        """Returns the argument, or the value of the variable if it has changed since."""
         argument = self._kl_weight_argument
         if self.kl_weight is None:
             return argument
@@ -122,7 +122,7 @@ class WeightedKL(keras.Layer):
         is_argument = now == np.float32(1.0 if argument is None else argument)
         return argument if is_argument else now
 
-    # Keras's Dense and convolutions save a kernel that may be quantized.
+    # Overridden, because Keras's Dense and convolutions save a kernel, maybe quantized.
 
     def save_own_variables(self, store: Any) -> None:
         keras.Layer.save_own_variables(self, store)
@@ -132,7 +132,7 @@ class WeightedKL(keras.Layer):
 
 
 def check_kl_weight(kl_weight: Any) -> float | None:
-    """Returns a `kl_weight` as a number, or raises what is wrong with it."""
+    """Returns a `kl_weight` as a number, or raises if it is not valid."""
     return check_number("kl_weight", kl_weight, least=0, or_none=True)
 
 
@@ -145,9 +145,9 @@ class RandomWeight:
     """A kernel or a bias: its posterior, its prior, and the KL between them.
 
     Args:
-        name: What the weight is called, the stem of its variables' names.
-        posterior: An alias or an instance, of which a copy is kept, so that one
-            posterior can be given to many layers.
+        name: The name of the weight, with which the names of its variables begin.
+        posterior: An alias or an instance. An instance is copied, so that you can pass
+            one posterior to many layers.
         prior: An alias, a `tfd.Distribution` or `None`.
         kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
     """
@@ -166,7 +166,7 @@ class RandomWeight:
 
     @property
     def has_constant_kl(self) -> bool:
-        """Whether no gradient sees the KL, so that it can be left out."""
+        """Whether the KL has no gradient, so that it can be left out."""
         return priors.is_constant(self.prior, self.posterior)
 
     def build(
@@ -181,22 +181,22 @@ class RandomWeight:
         Args:
             add_weight: The layer's `add_weight`.
             spec: Geometry of the weight.
-            prior_spec: Geometry that an alias of a prior is made for, if another.
-            **options: `initializer`, `regularizer` and `constraint` of the variable
-                that stands for the weight.
+            prior_spec: Geometry for a prior that is given by alias; `None` is `spec`.
+            **options: `initializer`, `regularizer` and `constraint` of the variable that
+                replaces the weight.
         """
         if options["initializer"] is None:
             options["initializer"] = self.posterior.default_initializer(spec)
 
         def add_exact_weight(**kwargs: Any) -> keras.Variable:
-            # Posteriors compute in the precision of their variables: squares and
-            # logarithms of small scales do not survive a cast to half precision.
+            # Posteriors compute in the precision of their variables, because squares
+            # and logarithms of small scales underflow in half precision.
             return add_weight(autocast=False, **kwargs)
 
         self.posterior.build(add_exact_weight, spec, name=self.name, **options)
         for group, variables in self.posterior.variable_groups.items():
             for variable in variables:
-                # For optimizers, which are given variables and no layers.
+                # For optimizers, which get variables but no layers.
                 variable.variable_group = group
         if isinstance(self.prior, str) and prior_spec is not None:
             spec = prior_spec
@@ -216,14 +216,15 @@ class RandomWeight:
         equation 7.
 
         Args:
-            reading: The posterior as it is read in this call.
-            drawn: The weight that the forward pass drew, if it drew one.
-            next_seed: Gives the seed of a sample, where one is needed.
+            reading: The result of `Posterior.read` in this call.
+            drawn: The weight that the forward pass sampled, or `None`.
+            next_seed: Returns a seed, if a sample is needed.
         """
         if self.has_constant_kl:
             return tf.zeros(())
         prior = trainable.current(self.prior_distribution)
-        # In the prior's precision, float32 unless told: the layer's may be half.
+        # Computed in the prior's precision, by default float32: the layer's may be
+        # half.
         q = _cast(reading.distribution(), prior.dtype)
         if self.is_estimated:
             drawn = reading.sample(next_seed()) if drawn is None else drawn

@@ -1,4 +1,4 @@
-"""Predictions with honest uncertainty, and what measures it."""
+"""Predictions with uncertainty, and metrics for them."""
 
 from tfvn.prediction import metrics
 from tfvn.prediction.distribution import PredictiveDistribution

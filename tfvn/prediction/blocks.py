@@ -1,4 +1,4 @@
-"""Rows of tensors, some at a time."""
+"""Processes the rows of tensors in blocks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +15,9 @@ def over_blocks(
 
     Args:
         function: Takes rows of all tensors, and the number of the block.
-        results: What it returns: a structure of tensors whose types and shapes are known.
-        tensors: Tensors with as many rows each.
-        size: Number of rows of a block; the last one may have less.
+        results: A structure of tensors like its result, with known types and shapes.
+        tensors: Tensors with the same number of rows.
+        size: Number of rows of a block; the last block may have fewer.
 
     Returns:
         A structure as `results`, with the rows of all blocks.
@@ -38,7 +38,8 @@ def over_blocks(
         ]
         return index + 1, written
 
-    # Two at a time: where an op of one leaves a core idle, the other goes on.
+    # Two at a time, so that one block can use a core that an op of the other leaves
+    # idle.
     _, arrays = tf.while_loop(
         lambda index, _: index < count, body, (0, arrays), parallel_iterations=2
     )
@@ -46,7 +47,7 @@ def over_blocks(
 
 
 def whole_blocks(tensors: list[Tensor], size: int) -> list[Tensor]:
-    """Repeats the last row of all tensors, of one row at least, up to a whole block."""
+    """Repeats the last row of all tensors until the number of rows is whole blocks."""
     rows = tf.shape(tensors[0])[0]
     count = (rows + size - 1) // size * size
     index = tf.minimum(tf.range(count), rows - 1)
@@ -54,6 +55,6 @@ def whole_blocks(tensors: list[Tensor], size: int) -> list[Tensor]:
 
 
 def split(tensor: Tensor, count: int) -> Tensor:
-    """Returns a tensor whose rows are `count` draws of each example with an axis of them."""
+    """Splits the rows of a tensor, `count` draws of each example, into an axis of draws."""
     shape = tf.concat([[-1, count], tf.shape(tensor)[1:]], axis=0)
     return tf.ensure_shape(tf.reshape(tensor, shape), [None, count, *tensor.shape[1:]])

@@ -1,4 +1,4 @@
-"""Rows to predict: from arrays, data sets and generators, in batches of one's own size."""
+"""Rows to predict, from arrays, data sets and generators, in batches of a given size."""
 
 import itertools
 import math
@@ -19,16 +19,16 @@ class Rows:
     """The rows of some data.
 
     Args:
-        x: What `keras.Model.predict` takes: an array, or a structure of arrays with as
-            many rows each, where arrays may be tensors, frames of pandas, sparse or
-            ragged; or a `tf.data.Dataset`, a `keras.utils.PyDataset`, a generator or
-            another iterable of batches. Of batches that are tuples or lists, the first
-            part is taken.
-        steps: Number of batches to take from `x`; `None` is all. Of arrays, `limit` says
-            how many rows that is.
+        x: Anything that `keras.Model.predict` takes: an array, or a structure of arrays
+            with the same number of rows, where arrays may be tensors, frames of pandas,
+            sparse or ragged; or a `tf.data.Dataset`, a `keras.utils.PyDataset`, a
+            generator or another iterable of batches. If a batch is a tuple or a list, its
+            first part is used.
+        steps: Number of batches to take from `x`; `None` is all. For arrays, `limit` sets
+            the number of rows.
 
     Attributes:
-        first: The first rows that there are.
+        first: The first batch, or all rows of arrays.
     """
 
     def __init__(self, x: Any, steps: int | None = None):
@@ -38,7 +38,7 @@ class Rows:
         if _is_stream(x):
             _check_end(x, self._steps)
             stream = itertools.islice(_stream(x), self._steps)
-            # Looked at, and put back.
+            # The first batch is inspected here, and put back below.
             self.first = next(stream, None)
             if self.first is None:
                 raise ValueError(
@@ -51,7 +51,7 @@ class Rows:
             self.count = length(self._x)
 
     def arrange(self, function: Callable[[Any], Any]) -> None:
-        """Passes every batch through a function that puts its parts in another order."""
+        """Applies a function to every batch that puts its parts in another order."""
         self.first = function(self.first)
         if self.count is None:
             self._arrange = function
@@ -59,15 +59,16 @@ class Rows:
             self._x = self.first
 
     def limit(self, batch_size: int) -> None:
-        """Keeps as many rows of arrays as `steps` batches of a size have."""
+        """Limits arrays to the rows of `steps` batches of a size."""
         if self.count is not None and self._steps is not None:
             self._x = self.first = _slice(self._x, 0, self._steps * batch_size)
             self.count = length(self._x)
 
     def batches(self, size: int) -> Iterator[Any]:
-        """Yields `size` rows at a time, and in the end what is left.
+        """Yields `size` rows at a time, and the remaining rows at the end.
 
-        Rows of another shape than those before them begin a batch of their own. Data without rows are one batch without rows: they still have a shape.
+        Rows with another shape than those before them start a new batch. Data without
+        rows are one batch without rows, which still has a shape.
         """
         if self.count is None:
             yield from self._batched_anew(size)
@@ -76,7 +77,7 @@ class Rows:
             yield _slice(self._x, start, start + size)
 
     def number_of_batches(self, size: int) -> int | None:
-        """Returns how many batches there are, or `None` if it is not known."""
+        """Returns the number of batches, or `None` if it is not known."""
         return None if self.count is None else math.ceil(self.count / size)
 
     def _batched_anew(self, size: int) -> Iterator[Any]:
@@ -94,7 +95,7 @@ class Rows:
             rows, full = _join(waiting), count - count % size
             for start in range(0, full, size):
                 yield _slice(rows, start, start + size)
-            # What has no rows has no say in how long the next ones are.
+            # A rest without rows must not decide the shape of the next batch.
             waiting = [_slice(rows, full, count)] if count > full else []
             taken, count = taken + full, count - full
         if count or not taken:
@@ -102,7 +103,7 @@ class Rows:
 
 
 def checked_rows(model: keras.Model, x: Any, steps: int | None) -> Rows:
-    """Returns the rows of the data, which fit the model, which has been built."""
+    """Returns the rows of the data, checks that they fit, and builds the model."""
     if not isinstance(model, keras.Model):
         raise ValueError(
             "Argument `model` must be a `keras.Model`. "
@@ -129,7 +130,7 @@ def checked_rows(model: keras.Model, x: Any, steps: int | None) -> Rows:
 
 
 def _build(model: keras.Model, first: Any) -> None:
-    """Calls a model for the first time, which makes its variables."""
+    """Calls a model for the first time, which creates its variables."""
     if any(getattr(layer, "stateful", False) for layer in all_layers(model)):
         raise ValueError(
             "A model with stateful recurrent layers must have been built for the number "
@@ -145,7 +146,7 @@ def _build(model: keras.Model, first: Any) -> None:
 def _fits(shape: tuple[int, ...] | None, expected: tuple[int | None, ...]) -> bool:
     if shape is None:
         return True  # left out; Keras says whether it may be
-    # A last axis of size 1 may be there or not, as in Keras.
+    # As in Keras, a last axis of size 1 is optional.
     shape = shape[:-1] if len(shape) > len(expected) and shape[-1] == 1 else shape
     if len(shape) < len(expected) and expected[-1] == 1:
         expected = expected[:-1]
@@ -156,7 +157,7 @@ def _fits(shape: tuple[int, ...] | None, expected: tuple[int | None, ...]) -> bo
 
 
 def length(x: Any) -> int:
-    """Returns how many rows there are in each array of a structure."""
+    """Returns the number of rows, which all arrays of a structure must share."""
     shapes = [rows.shape for rows in keras.tree.flatten(x) if rows is not None]
     if not shapes or any(s == () or s[0] != shapes[0][0] for s in shapes):
         raise ValueError(
@@ -167,7 +168,7 @@ def length(x: Any) -> int:
 
 
 def with_a_row(x: Any) -> Any:
-    """Returns rows, with a row of zeros in place of none."""
+    """Returns rows, or a row of zeros if there are none."""
     return x if length(x) else _map(row_of_zeros, x)
 
 
@@ -205,7 +206,7 @@ def _stream(source: Any) -> Iterator[Any]:
 
 
 def _map(function: Callable[..., Any], *structures: Any) -> Any:
-    """Applies a function to what is there of some inputs."""
+    """Applies a function to inputs, except missing ones."""
     return keras.tree.map_structure(
         lambda *rows: None if rows[0] is None else function(*rows), *structures
     )

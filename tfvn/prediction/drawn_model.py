@@ -1,4 +1,4 @@
-"""One held draw of a model's weights, as a plain Keras model."""
+"""One draw of a model's weights, as a plain Keras model."""
 
 import tempfile
 from collections.abc import Iterator
@@ -23,25 +23,25 @@ _REPLACED = (RandomWeightsLayer, StochasticRNN, LikelihoodHead)
 
 
 def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
-    """Returns a plain Keras model that holds one draw of all random weights.
+    """Returns a plain Keras model with one draw of all random weights.
 
-    It is deterministic: a policy for an episode, a function drawn from the posterior for
-    Thompson sampling. Each layer with a random kernel becomes its Keras twin, with a
-    kernel drawn from the posterior whatever the layer's estimator; so do those inside of
-    wrappers (`Bidirectional`, `TimeDistributed`), the cells of `keras.layers.RNN` and the
-    layers of nested models. All other state is copied as Keras saves it: weights, moving
-    averages, what `adapt` has found, vocabularies.
+    The model is deterministic: use it, for example, as a policy for an episode, or as a
+    function from the posterior for Thompson sampling. Each layer with a random kernel
+    becomes a plain Keras layer with a kernel sampled from the posterior, whatever its
+    estimator; so do layers inside wrappers (`Bidirectional`, `TimeDistributed`), the
+    cells of `keras.layers.RNN` and the layers of nested models. All other state is copied
+    as Keras saves it: weights, moving averages, the results of `adapt`, vocabularies.
 
-    A `tfvn.layers.NormalHead` or `LikelihoodHead` becomes a `keras.layers.Dense` with as
-    many outputs: the parameters of the distribution, as the head gives them. Nothing of
-    this library is left in the model, so that it saves and loads without it, with one
-    exception: Keras has no layer like `tfvn.layers.LearnedScale`, which draws nothing and
-    is copied as it is. To load such a model from a file, import this library first.
+    A `tfvn.layers.NormalHead` or `LikelihoodHead` becomes a `keras.layers.Dense` with the
+    same outputs: the parameters of the distribution. The model contains nothing of this
+    library and can be saved and loaded without it, with one exception: Keras has no layer
+    like `tfvn.layers.LearnedScale`, which draws nothing and is copied unchanged. To load
+    such a model from a file, import this library first.
 
     Args:
-        model: A sequential or functional model that has been built, in which nothing
-            but kernels and biases is random.
-        seed: Integer; the same seed and weights give the same model. `None` is a fresh
+        model: A sequential or functional model that has been built, in which only kernels
+            and biases are random.
+        seed: Integer; the same seed and weights give the same model. `None` makes a fresh
             draw.
 
     Returns:
@@ -70,10 +70,10 @@ def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
 
 
 class _Holder:
-    """Copies models and layers, each once, with draws in place of random weights.
+    """Copies models and layers, each once, with draws instead of random weights.
 
     Args:
-        stream: Where the seeds of the draws come from.
+        stream: The source of the seeds.
     """
 
     def __init__(self, stream: random.Stream):
@@ -85,17 +85,17 @@ class _Holder:
     def hold(self, model: keras.Model) -> keras.Model:
         """Returns a plain model with a draw."""
         held = self.copy(model)
-        # A copy has variables once its model has been made.
+        # A copy has variables only after its model has been made.
         for layer, copy in self._waiting:
             self._fill(layer, copy)
         return held
 
     def copy(self, model: keras.Model) -> keras.Model:
-        """Returns a plain model of the same structure, whose weights are to come."""
+        """Returns a plain model of the same structure, without its weights yet."""
         copy: Any = keras.models.clone_model(model, clone_function=self._copy_layer)
         if isinstance(model, keras.Sequential):
             return copy
-        # A clone is of the class of the original.
+        # A clone has the class of the original.
         return keras.Model(copy.input, copy.output, name=model.name)
 
     def _copy_layer(self, layer: keras.Layer) -> keras.Layer:
@@ -122,7 +122,7 @@ class _Holder:
 
     def _draw(self, layer: Any, copy: Any) -> None:
         for name, posterior in layer.posteriors.items():
-            # A layer that several others have inside is drawn once.
+            # A layer that several others share is sampled once.
             key = id(layer), name
             if key not in self._drawn:
                 seed = self._stream.next()
@@ -134,20 +134,20 @@ class _Holder:
 
 def _pairs(layer: keras.Layer, copy: keras.Layer) -> Iterator[tuple[Any, Any]]:
     """Pairs a layer, and each layer in it, with its copy."""
-    # In place of a head stands a copy of the dense layer in it.
+    # A copy of its dense layer replaces a head.
     parts = [p for p in all_layers(layer) if not isinstance(p, LikelihoodHead)]
     return zip(parts, all_layers(copy), strict=True)
 
 
 def _copy_assets(layer: keras.Layer, copy: keras.Layer) -> None:
-    """Copies what Keras saves in files, such as vocabularies.
+    """Copies the assets that Keras saves in files, such as vocabularies.
 
     The copy needs them before it is called, because shapes of outputs depend on them.
     """
     for part, its_copy in _pairs(layer, copy):
         if not hasattr(part, "save_assets"):
             continue
-        # Variables first, as Keras loads them: of what the assets are made whole with.
+        # Variables first, in Keras's order of loading, because assets may need them.
         store: dict[str, Any] = {}
         part.save_own_variables(store)
         its_copy.load_own_variables(store)
@@ -157,12 +157,12 @@ def _copy_assets(layer: keras.Layer, copy: keras.Layer) -> None:
 
 
 def _as_saved(value: Any) -> Any:
-    # What a file would give back.
+    # The type that a file would return.
     return np.asarray(keras.ops.convert_to_numpy(value))
 
 
 def _twin(layer: Any) -> Any:
-    """Returns a new layer of the Keras class that a layer makes random, or of its own."""
+    """Returns a new plain layer: of the Keras twin for a random layer, else of its class."""
     if not isinstance(layer, keras.Layer):
         return type(layer).from_config(layer.get_config())
     _check_noise(layer)
@@ -190,7 +190,7 @@ def _twin(layer: Any) -> Any:
 
 
 def _twin_class(layer_class: type) -> Any:
-    """Returns the first class that a layer inherits from that has plain kernels."""
+    """Returns the Keras class with plain kernels that a layer inherits from."""
     made_random = RandomWeightsLayer | ReplacesCell
     plain = [c for c in layer_class.__mro__ if not issubclass(c, made_random)]
     return next(c for c in plain if "__init__" in vars(c))
@@ -207,7 +207,7 @@ def _check_noise(layer: keras.Layer) -> None:
 
 
 def _plain_config(config: Any) -> Any:
-    """Returns a config in which random layers inside have become their Keras twins."""
+    """Returns a config in which Keras twins replace random layers."""
     if isinstance(config, list | tuple):
         return [_plain_config(item) for item in config]
     if not isinstance(config, dict):

@@ -1,4 +1,4 @@
-"""Predictions: of an ensemble of draws, of the mean weights, and without means."""
+"""Predictions with an ensemble of draws, with mean weights, and without means."""
 
 import math
 import time
@@ -27,10 +27,10 @@ from tfvn.utils.validation import check_count
 
 _PARTS = ("mean", "std", "entropy", "expected_entropy", "mutual_information", "outputs")
 
-# What `None` is for Keras.
+# Keras's batch size for `None`.
 _BATCH_SIZE = 32
 
-# Seconds of work after which a progress bar appears.
+# The progress bar appears after this many seconds.
 _PATIENCE = 3.0
 
 
@@ -47,64 +47,65 @@ def ensemble_predict(
 ) -> Any:
     """Predicts with an ensemble of draws of a model's noise.
 
-    All noise acts: that of random kernels, of this library's noise layers, and of
-    Keras's (`Dropout` and its kind, dropout in recurrent layers and attention), which
-    makes a model with dropout an MC-dropout ensemble. Everything else is in inference
-    mode. The draws have the distribution of as many calls of the model, but whatever
-    precedes the first noise is computed once: in sequential and functional models, nested
-    ones included. With the `local` estimator, the examples of a draw have independent
-    noise; with `weights`, one draw is the same kernels for all rows.
+    All noise is active: that of random kernels, of this library's noise layers, and of
+    Keras's (`Dropout` and similar layers, dropout in recurrent layers and attention), so
+    that a model with dropout becomes an MC-dropout ensemble. Everything else is in
+    inference mode. The draws have the same distribution as calls of the model, but in
+    sequential and functional models, also in nested ones, the part before the first noise
+    is computed only once. With the `local` estimator, the examples of a draw have
+    independent noise; with `weights`, all rows of a draw share one kernel.
 
-    The same seed gives the same draws whatever the batch size and the kind of data, up
-    to rounding in what precedes the noise, about 1e-5, and the same for the first rows
-    of `x` as for all of it; changing `num_samples` changes every draw. Memory is bounded
-    by the batch, and by the draws of one row.
+    The same seed gives the same draws for any batch size and kind of data, except for
+    rounding before the noise, about 1e-5. The draws of the first rows of `x` do not
+    depend on the rows after them; changing `num_samples` changes every draw. Memory is
+    bounded by the batch, and by the draws of one row.
 
-    With two integers for each row as the `seed`, the draws of a row, random kernels
-    included, depend on its seed alone, and are those of the signature `seeded` of
-    `tfvn.export_ensemble`. Dense layers with Gaussian weights that would draw a kernel for
-    each row then draw their outputs instead, which is equal in law; other layers with
-    `estimator="weights"` or `"flipout"` draw a kernel for each row and draw, and take long.
+    If `seed` has two integers for each row, the draws of a row, including random kernels,
+    depend only on its seed, and equal those of the signature `seeded` of
+    `tfvn.export_ensemble`. Each row then needs its own kernel. Dense layers with Gaussian
+    weights sample their outputs instead, which gives the same distribution; other layers
+    with `estimator="weights"` or `"flipout"` sample a kernel for each row and draw, which
+    is slow.
 
-    In a model with stateful recurrent layers, every draw starts from the states that the
-    model has, carries states of its own from batch to batch, and has the same random
-    weights in all of them. The states of the model are left as they are.
+    In a model with stateful recurrent layers, every draw starts from the current states
+    of the model, carries its own states from batch to batch, and uses the same random
+    weights in all batches. The states of the model do not change.
 
     Args:
         model: A model of this library or of Keras.
-        x: Whatever `keras.Model.predict` takes for this model: an array, or a list or
-            dictionary of arrays for several inputs, where an array may also be a tensor
-            (dense, sparse or ragged), a pandas frame or a SciPy sparse matrix, of numbers
-            or strings; or a `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator
-            of batches.
+        x: Anything that `keras.Model.predict` takes for this model: an array, or a list
+            or dictionary of arrays for several inputs, where an array may also be a
+            tensor (dense, sparse or ragged), a pandas frame or a SciPy sparse matrix, of
+            numbers or strings; or a `tf.data.Dataset`, a `keras.utils.PyDataset` or a
+            generator of batches.
         num_samples: Number of draws.
-        batch_size: Number of rows for which what precedes the noise is computed at a
-            time, rounded up to whole blocks of at most 16 rows; data sets and
-            generators are batched anew. `None` is 32, as in Keras.
+        batch_size: Number of rows that the part of the model before the noise processes
+            at a time, rounded up to whole blocks of at most 16 rows. Batches of data sets
+            and generators are regrouped to this size. `None` is 32, as in Keras.
         seed: Integer that fits 64 bits, or an array of integers of shape `(rows, 2)` that
-            fit 32 bits. `None` is fresh noise in every call (which
+            fit 32 bits. `None` draws fresh noise in every call (which
             `keras.utils.set_random_seed` makes reproducible).
         return_samples: Whether to return the draws themselves.
-        outputs: What the model's outputs are: `"logits"` or `"probabilities"` of
-            classes; `"binary_logits"` or `"binary_probabilities"` of independent
-            answers; `"normal"`, `"laplace"`, `"student_t"`, `"log_normal"` or
-            `"poisson"` for the parameters of a distribution of the target, as
-            `tfvn.losses` takes them, or an instance of `tfvn.likelihoods`; or
-            `"regression"` for numbers. For several outputs a list, or a dictionary by
-            the name of the output. `"auto"` takes it from the last layer and the
-            compiled loss, and raises unless they say it clearly.
-        verbose: `"auto"` for a progress bar on work of more than some seconds, 0 for
-            none, 1 for one at once.
-        steps: Number of batches to take from a data set or a generator, as they come
-            from it; of arrays, the first `steps * batch_size` rows are taken. `None` takes
+        outputs: What the model's outputs are: `"logits"` or `"probabilities"` of classes;
+            `"binary_logits"` or `"binary_probabilities"` of independent answers;
+            `"normal"`, `"laplace"`, `"student_t"`, `"log_normal"` or `"poisson"` for the
+            parameters of a distribution of the target, as `tfvn.losses` takes them, or an
+            instance of `tfvn.likelihoods`; or `"regression"` for numbers. For several
+            outputs a list, or a dictionary by the name of the output. `"auto"` infers it
+            from the last layer and the compiled loss, and raises if they are ambiguous.
+        verbose: `"auto"` shows a progress bar after a few seconds, 0 shows none, and 1
+            shows one at once.
+        steps: Number of batches to take from a data set or a generator, in its own batch
+            size; from arrays, the first `steps * batch_size` rows are taken. `None` takes
             all; data without end need a number.
 
     Returns:
         An `EnsemblePrediction` with `mean`, `std`, `entropy`, `expected_entropy`,
-        `mutual_information` and, if asked for, `samples`, the draws on axis 1; for a
-        model with several outputs, a structure of them. Draws and means of logits are
-        probabilities. Where the outputs are parameters of a distribution, it is a
-        `PredictiveDistribution`, with intervals and quantiles of the target.
+        `mutual_information` and, with `return_samples=True`, `samples`, with the draws on
+        axis 1; for a model with several outputs, a structure of them. For logits,
+        `samples` and `mean` are probabilities. If the outputs are parameters of a
+        distribution, the result is a `PredictiveDistribution`, with intervals and
+        quantiles of the target.
 
     Example:
 
@@ -136,10 +137,10 @@ def zero_mean_predict(
     steps: int | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Predicts with an ensemble in which Gaussian-dropout layers have no means.
+    """Predicts with an ensemble in which the means of Gaussian-dropout layers are zero.
 
-    The variances of their weights stay as they are. A layer that has gone through its
-    phase transition predicts as well like this; one that has not falls to chance.
+    The variances of their weights do not change. A layer after its phase transition
+    predicts as well as before; with a layer before it, accuracy falls to chance.
 
     Args:
         model: A model with Gaussian-dropout layers.
@@ -183,9 +184,9 @@ def mean_predict(
 ) -> Any:
     """Predicts with every random weight replaced by its mean: the weight-scaling rule.
 
-    One pass without noise. For a variance layer, whose means are zero, it is a random
-    guess. Stateful recurrent layers go on from the states that they have, and keep the new
-    ones, as in `keras.Model.predict`.
+    This is one pass without noise. For a variance layer, whose mean weights are zero, it
+    is a random guess. Stateful recurrent layers continue from their current states and
+    keep the new ones, as in `keras.Model.predict`.
 
     Args:
         model: A model of this library or of Keras.
@@ -224,7 +225,7 @@ def _without_mean(reading: Any) -> Any:
     return WithoutMean(reading) if is_dropout else reading
 
 
-# Made once: they are what samplers are kept by.
+# Made once, because samplers are stored by them.
 MEAN_WEIGHTS = passes.Pass(estimator_of=lambda layer: estimators.MeanWeights())
 ZERO_MEANS = passes.Pass(posterior_of=_without_mean)
 
@@ -261,7 +262,7 @@ class _Ensemble:
         outputs: Any = "auto",
         verbose: Any = "auto",
     ) -> Any:
-        """Returns what `ensemble_predict` does."""
+        """Returns the result of `ensemble_predict`."""
         by_row = is_by_row(seed)
         sampler = self._sampler(by_row)
         batch_size = _checked_batch_size(batch_size)
@@ -295,7 +296,7 @@ class _Ensemble:
                 summaries.append(_to_numpy(summary, count))
         if seeds is not None:
             seeds.check_count()
-        # Of targets that are drawn afterwards, one for each draw.
+        # The seeds of targets, which are sampled afterwards, one for each draw.
         target_seeds = [
             [*pair.numpy().view("uint32"), index] if return_samples else None
             for index in range(len(kinds))
@@ -333,7 +334,7 @@ class _Ensemble:
             name: concatenate([batch[name] for batch in batches]) for name in batches[0]
         }
         if isinstance(kind, Likelihood):
-            # By seeds of rows, they have been drawn already.
+            # With seeds of rows, the targets have been sampled already.
             samples = arrays.get("samples")
             seed = seed if samples is None else None
             answer = PredictiveDistribution.of_draws(kind, arrays["outputs"], seed)
@@ -342,7 +343,7 @@ class _Ensemble:
 
 
 def _filled(sampler: Sampler, batch: Any) -> Any:
-    """Returns a batch of a row at least, or of as many as a stateful model takes."""
+    """Returns a batch with at least one row; raises if a stateful model cannot take it."""
     rows = length(batch)
     if sampler.fixed_rows not in (None, rows):
         raise ValueError(
@@ -370,7 +371,7 @@ def _checked_batch_size(batch_size: int | None) -> int:
 
 
 def _progress(batches: Iterator[Any], total: int | None, verbose: Any) -> Iterator[Any]:
-    """Passes batches on, with a progress bar if it takes long."""
+    """Yields the batches, and shows a progress bar if it takes long."""
     bar = keras.utils.Progbar(total, unit_name="batch") if verbose == 1 else None
     start = time.perf_counter()
     done = 0

@@ -1,4 +1,4 @@
-"""Which layers draw noise at inference, and what makes them.
+"""Finds the layers that draw noise at inference, and makes them read the `Pass`.
 
 A layer says so by an attribute `noise_per_example`: `True` where the examples of a batch
 get independent noise, `False` where they share some of it, `None` where there is none.
@@ -34,7 +34,7 @@ _RANDOM_OP = re.compile(
 
 
 def noise_of(layer: Any) -> bool | None:
-    """Returns whether a layer's own noise is per example, `None` if it draws none.
+    """Returns whether a layer's own noise is per example, or `None` if it draws none.
 
     Layers inside of the layer do not count; see `is_noisy`.
     """
@@ -64,11 +64,11 @@ def is_noisy(operation: Any) -> bool:
 def prepare(model: keras.Layer) -> None:
     """Makes the noise layers of a model, and their seed generators, read the `Pass`.
 
-    Layers of this library do so by themselves. Keras's noise layers are then called as in
-    training in a pass that says that noise layers draw, while the layers around them
-    (batch normalization, say) are not; and in a pass with a stream, seeds come from it.
-    Elsewhere they are as they were. It is done once for each layer and for good, so that
-    a pass changes nothing that another thread can see.
+    Layers of this library do so by themselves. In a pass with `draws_noise`, Keras's
+    noise layers are called as in training, while other layers, such as batch
+    normalization, are not; in a pass with a stream, seeds come from the stream. Otherwise
+    they behave as before. This happens once for each layer and permanently, so that a
+    pass changes nothing that another thread can see.
     """
     for layer in all_layers(model):
         if _draws_in_training(layer):
@@ -127,21 +127,22 @@ def check_drawn(model: keras.Layer, asked: set[int]) -> None:
 
 
 def _wrap(owner: Any, name: str, wrapper: Callable) -> None:
-    # In the instance's own dictionary: Keras's layers lock their attributes when built.
+    # Set in the instance's dictionary, because built Keras layers lock their
+    # attributes.
     attributes = vars(owner)
     before = attributes.get(name)
     if before is None:
-        # Of two threads, the first.
+        # If two threads do this, the first one wins.
         attributes.setdefault(name, wrapper(getattr(owner, name)))
     elif not isinstance(before, _Call | _Next):
         attributes[name] = wrapper(before)
 
 
-# Objects rather than closures: copies and pickles of their owner have them for themselves.
+# Objects rather than closures, so that copies and pickles of their owner get their own.
 
 
 class _Call:
-    """The `call` of a layer, as in training wherever noise layers draw."""
+    """The `call` of a layer, as in training if the pass has `draws_noise`."""
 
     def __init__(self, layer: Any, own: Callable):
         self._layer = layer
@@ -157,7 +158,7 @@ class _Call:
 
 
 class _Next:
-    """The `next` of a layer's seed generator: from a stream, wherever there is one."""
+    """The `next` of a layer's seed generator, from the stream of the pass if it has one."""
 
     def __init__(self, layer: Any, own: Callable):
         self._layer = layer
@@ -175,7 +176,7 @@ class _Next:
 
 @functools.singledispatch
 def _keras_noise(layer: Any) -> bool | None:
-    """The table: what `noise_of` says of Keras's own layers."""
+    """The table of `noise_of` for Keras's own layers."""
     raise TypeError(f"{type(layer).__name__} is not in the table.")
 
 
@@ -183,7 +184,7 @@ def _keras_noise(layer: Any) -> bool | None:
 def _(layer: keras.layers.Dropout) -> bool | None:
     if layer.rate == 0:
         return None
-    # A shape of the noise may say that the whole batch shares it.
+    # With some noise shapes the whole batch shares the noise.
     return layer.noise_shape is None or layer.noise_shape[0] is None
 
 
@@ -216,7 +217,7 @@ def _(cell: Any) -> bool | None:
 
 @_keras_noise.register(keras.layers.RNN)
 def _(layer: Any) -> bool | None:
-    # It tells its cell whether this is training.
+    # It passes `training` to its cell.
     cells = getattr(layer.cell, "cells", [layer.cell])
     drops = [_keras_noise(cell) for cell in cells if _is_known(cell)]
     return True if any(drops) else None
@@ -228,7 +229,7 @@ def _(layer: Any) -> bool | None:
 
 
 def is_unknown(layer: Any) -> bool:
-    """Whether a layer draws noise, by its generators, of which nobody says more."""
+    """Whether a layer has seed generators, but does not declare its noise."""
     is_told = hasattr(layer, "noise_per_example") or _is_known(layer)
     return not is_told and bool(private.seed_generators(layer))
 
@@ -237,7 +238,7 @@ def _draws_in_training(layer: Any) -> bool:
     """Whether a layer draws, or may draw, noise only if it is called as in training."""
     if _is_known(layer):
         return _keras_noise(layer) is not None
-    # Layers inside, such as batch normalization, would believe it too.
+    # Layers inside, such as batch normalization, would switch to training too.
     return (
         is_unknown(layer)
         and all_layers(layer) == [layer]
@@ -246,7 +247,7 @@ def _draws_in_training(layer: Any) -> bool:
 
 
 def _check_generator(layer: Any) -> None:
-    """Raises if a rate was raised from zero, for which Keras makes no generator."""
+    """Raises if a rate was changed from zero, because Keras made no generator then."""
     # A recurrent layer leaves the noise to its cell.
     if not isinstance(layer, keras.layers.RNN) and not private.seed_generators(layer):
         raise ValueError(

@@ -1,7 +1,7 @@
-"""A model as a program in two parts: what needs no noise, and the rest.
+"""Splits a model into two parts: the part before any noise, and the rest.
 
-The first part is computed once per batch. The second is drawn again and again, from the
-tensors that the first part holds ready for it.
+The first part runs once per batch. The second part runs for each draw, from the tensors
+that the first part keeps for it.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ Tensor = Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Later:
-    """Stands for an output of a step: it is there once noise has been drawn."""
+    """A placeholder for an output of a step that waits for noise."""
 
     step: int
     index: int | None  # among the flat outputs; `None` is all of them, as they are
@@ -31,11 +31,11 @@ class _Later:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Held:
-    """Stands for a tensor that is held for the second part."""
+    """A placeholder for a tensor that is kept for the second part."""
 
     index: int
     mask: int | None = None
-    # Of a ragged tensor, which is held with zeros at the ends of its rows.
+    # For a ragged tensor, which is kept with zeros at the ends of its rows.
     lengths: int | None = None
     is_sparse: bool = False
 
@@ -51,11 +51,11 @@ class _Step:
 
 
 class _Values:
-    """The values of what stands for tensors, in one run of the second part.
+    """The values of placeholders, in one run of the second part.
 
     Args:
-        held: The tensors that were held.
-        copies: How often each row is to be repeated.
+        held: The tensors that were kept.
+        copies: How often each row is repeated.
     """
 
     def __init__(self, held: list[Tensor], copies: int):
@@ -64,11 +64,11 @@ class _Values:
         self.results: list[Any] = []
 
     def fetch_all(self, structure: Any) -> Any:
-        """Returns a structure with values, of repeated rows, in it."""
+        """Returns a structure with values, in which rows are repeated."""
         return keras.tree.map_structure(self._fetch, structure)
 
     def once(self, leaf: Any) -> Any:
-        """Returns the value of a tensor that was held, rows not repeated."""
+        """Returns the value of a kept tensor, without repeated rows."""
         return self._held[leaf.index] if isinstance(leaf, _Held) else leaf
 
     def _fetch(self, leaf: Any) -> Any:
@@ -77,7 +77,7 @@ class _Values:
             return result if leaf.index is None else _flatten(result)[leaf.index]
         if not isinstance(leaf, _Held):
             return leaf
-        # A tensor of its own, because masks are attributes of tensors.
+        # A new tensor, because masks are attributes of tensors.
         value = tf.identity(self._repeat(leaf.index))
         if leaf.is_sparse:
             value = tf.sparse.from_dense(value)
@@ -96,12 +96,12 @@ class _Values:
 
 
 class Program:
-    """Runs what it can of a model, and keeps the rest for later.
+    """Runs the part of a model that needs no noise, and keeps the rest for later.
 
-    It follows the graphs of functional and sequential models, nested ones included. A
-    layer that draws noise, and all that depends on one, has to wait; a model that is no
-    graph waits as a whole. Where a layer with a random kernel comes first, what its
-    draws have in common is computed at once.
+    It follows the graphs of functional and sequential models, also nested ones. Layers
+    that draw noise, and everything that depends on them, have to wait; a model without a
+    graph waits as a whole. If a layer with a random kernel comes first, the part that its
+    draws share is computed at once.
 
     Args:
         model: The model.
@@ -112,11 +112,11 @@ class Program:
         self._steps: list[_Step] = []
         self._index_of: dict[int, int] = {}
         self.held: list[Tensor] = []
-        # Kept, so that no other object gets the number of one of them.
+        # Kept alive, so that no other object gets the same `id`.
         self._without_rows: dict[int, Any] = {}
         graph = functional_graph(model)
         if graph is not None:
-            # Casts, orders and reshapes them as a call of the model would.
+            # Casts, orders and reshapes the inputs like a call of the model.
             inputs = private.standardize_inputs(graph, inputs)
             outputs = self._follow(graph, inputs)
         else:
@@ -127,7 +127,7 @@ class Program:
         """Returns the outputs for `copies` draws of each example, one after the other.
 
         Args:
-            held: The tensors `held`, or the same rows of all of them.
+            held: The attribute `held`, or the same rows of all its tensors.
             copies: Number of draws.
         """
         values = _Values(held, copies)
@@ -142,7 +142,7 @@ class Program:
         return values.fetch_all(self._outputs)
 
     def _follow(self, graph: Any, inputs: Any) -> Any:
-        """Goes through the graph of a functional model, as Keras does to call it."""
+        """Runs through the graph of a functional model, like a call in Keras."""
         values = dict(zip(map(id, graph.inputs), _flatten(inputs), strict=True))
         for node in private.nodes(graph):
             unknown = any(id(tensor) not in values for tensor in node.input_tensors)
@@ -166,13 +166,13 @@ class Program:
 
         Args:
             operation: A layer or another operation of a Keras graph.
-            args: Its arguments, of which some may have to wait.
+            args: Its arguments, some of which may be placeholders.
             kwargs: Likewise.
             count: Number of its outputs, or `None` if it is not known.
         """
         leaves = _flatten((args, kwargs))
         waits = any(isinstance(leaf, _Later) for leaf in leaves)
-        # Each draw has states of its own.
+        # Each draw has its own states.
         is_noisy = noise.is_noisy(operation) or bool(state_variables(operation))
         if not waits and not is_noisy:
             with noise.refused(operation):
@@ -188,7 +188,7 @@ class Program:
         if not waits and has_rows and _can_redraw(operation, args, kwargs):
             prepared = operation.prepare(*args)
             if prepared is not None:
-                # The structure is one argument: `None` in it is a part of it.
+                # The structure is one argument, and may contain `None`.
                 args = (keras.tree.map_structure(self._hold_one, prepared),)
                 return self._defer(
                     _Step(operation.redraw, args, {}, redraws=True), count
@@ -197,7 +197,7 @@ class Program:
         return self._defer(_Step(operation, args, kwargs), count)
 
     def _adjust(self, symbol: Any, leaf: Any) -> Any:
-        """Casts and reshapes an input of a nested model as a call of it would."""
+        """Casts and reshapes an input of a nested model like a call of it."""
         if isinstance(leaf, _Later):
             step = _Step(functools.partial(_adjusted, symbol), (leaf,), {})
             return self._defer(step, None)
@@ -220,8 +220,9 @@ class Program:
             return _Held(self._place(tf.sparse.to_dense(leaf)), is_sparse=True)
         if isinstance(leaf, tf.RaggedTensor):
             return self._hold_ragged(leaf)
-        # Constants of the graph are no tensors of this trace, and have no rows; nor have
-        # tensors that all rows share, such as positions `(1, time, features)`.
+        # Constants of the graph are not tensors of this trace, and have no rows.
+        # Tensors that all rows share, such as positions `(1, time, features)`, have no
+        # rows either.
         if not tf.is_symbolic_tensor(leaf) or tuple(leaf.shape[:1]) in ((), (1,)):
             return leaf
         mask = private.get_keras_mask(leaf)
@@ -247,7 +248,7 @@ class Program:
 def draws_without_rows(model: keras.Layer) -> bool:
     """Whether a layer draws noise for a tensor that all rows share, such as positions.
 
-    Repeated rows would share that noise too, so that each draw needs a pass of its own.
+    Repeated rows would share that noise too, so each draw needs its own pass.
     """
     graphs = [functional_graph(layer) for layer in all_layers(model)]
     return any(
@@ -261,7 +262,7 @@ def draws_without_rows(model: keras.Layer) -> bool:
 
 
 def state_variables(operation: Any) -> list[Any]:
-    """Returns the variables in which stateful recurrent layers carry their states."""
+    """Returns the variables that hold the states of stateful recurrent layers."""
     if not isinstance(operation, keras.Layer):
         return []
     return [
@@ -274,7 +275,7 @@ def state_variables(operation: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def preserved_states(model: keras.Model) -> Iterator[None]:
-    """Puts the states of stateful layers back when the context ends."""
+    """Restores the states of stateful layers at the end of the context."""
     states = [(state, state.numpy()) for state in state_variables(model)]
     try:
         yield
@@ -284,10 +285,10 @@ def preserved_states(model: keras.Model) -> Iterator[None]:
 
 
 def inputs_by_name(model: Any, x: Any) -> Any:
-    """Returns inputs that were given by name in the structure that a model has.
+    """Returns inputs that were passed by name in the structure of the model's inputs.
 
-    As in a call of a functional model, a dictionary may stand for a list, and may have
-    more keys than the model has inputs.
+    As in a call of a functional model, a dictionary may replace a list, and may have more
+    keys than the model has inputs.
 
     Args:
         model: A model.
@@ -310,7 +311,7 @@ def inputs_by_name(model: Any, x: Any) -> Any:
 
 
 def _adjusted(symbol: Any, tensor: Tensor) -> Tensor:
-    """Returns an input in the type and the rank that a functional model has for it."""
+    """Returns an input with the type and the rank that a functional model expects."""
     mask = private.get_keras_mask(tensor)
     adjusted = keras.ops.convert_to_tensor(tensor, symbol.dtype, sparse=symbol.sparse)
     rank, expected = len(adjusted.shape), len(symbol.shape)
@@ -328,16 +329,16 @@ def _flatten(structure: Any) -> list[Any]:
 
 
 def _has_no_rows(graph: Any, symbol: Any) -> bool:
-    """Whether a tensor of a graph is the same whatever the number of examples.
+    """Whether a tensor of a graph does not depend on the number of examples.
 
-    Where the number of examples is fixed, a tensor without them looks like one with them.
+    If the number of examples is fixed, this cannot be told.
     """
     any_number = all(tuple(given.shape[:1]) == (None,) for given in graph.inputs)
     return any_number and tuple(symbol.shape[:1]) != (None,)
 
 
 def _fits(graph: Any, args: Any, kwargs: Any) -> bool:
-    """Whether a nested model is called with its inputs, in their order, and no more."""
+    """Whether a nested model is called with exactly its inputs, in their order."""
     others = [value for key, value in kwargs.items() if key != "training"]
     if len(args) != 1 or any(value is not None for value in others):
         return False
@@ -359,6 +360,6 @@ def _can_redraw(operation: Any, args: Any, kwargs: Any) -> bool:
         and len(args) == 1
         and not kwargs
         and tf.is_tensor(args[0])
-        # A call would hand the mask on.
+        # A call would pass the mask on.
         and private.get_keras_mask(args[0]) is None
     )

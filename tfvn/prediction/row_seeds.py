@@ -1,4 +1,4 @@
-"""Draws for rows that have a seed each, whatever else is in their batch."""
+"""Draws for rows that have their own seeds, whatever else is in the batch."""
 
 import contextlib
 import logging
@@ -13,18 +13,18 @@ from tfvn.prediction.blocks import split
 
 Tensor = Any
 
-# Of draws that are made one by one, how many at the same time: each holds kernels.
+# The number of single draws that run at the same time; each holds kernels in memory.
 _DRAWS_AT_A_TIME = 2
 
 
 class RowStream(random.Stream):
-    """Seeds of a row, by how many were taken before.
+    """The seeds of a row, which depend on how many were taken before.
 
-    The functions of `tfvn.random` and of Keras hash the seeds that they are given, so
-    that seeds need only be different.
+    The functions of `tfvn.random` and of Keras hash their seeds, so it is enough that
+    seeds differ.
 
     Args:
-        seed: The seed of the row, two integers that `hashed` has made.
+        seed: The seed of the row: two integers from `hashed`.
     """
 
     def __init__(self, seed: Tensor):
@@ -35,9 +35,9 @@ class RowStream(random.Stream):
 
 
 def hashed(seeds: Tensor) -> Tensor:
-    """Returns seeds of rows that can be counted up from and meet no other.
+    """Returns hashed seeds of rows, which a caller can count up without collisions.
 
-    Those that people choose are neighbours, as are those that are made of one.
+    The seeds that people choose are often consecutive numbers.
     """
     return tf.map_fn(lambda seed: random.fold_in(seed, 0), seeds)
 
@@ -45,17 +45,17 @@ def hashed(seeds: Tensor) -> Tensor:
 def draws_by_row(
     draw: Callable, held: list[Tensor], seeds: Tensor, count: int, is_tiled: bool
 ) -> list[Tensor]:
-    """Returns draws of shape `(rows, count, ...)`, a row's by its seed alone.
+    """Returns draws of shape `(rows, count, ...)`, which depend only on the row's seed.
 
     Args:
-        draw: Returns some draws, one after the other, of tensors of one row, a stream
-            and the number of draws.
-        held: What the draws are made from.
-        seeds: Seeds of the rows that have been hashed.
+        draw: A function of the tensors of one row, a stream and a number of draws, which
+            returns the draws one after the other.
+        held: The tensors from which the draws are made.
+        seeds: Hashed seeds of the rows.
         count: Number of draws.
-        is_tiled: Whether the draws of a row can be one pass. Else a layer draws kernels,
-            which are made for one row and draw after the other: slower, and no more
-            memory.
+        is_tiled: Whether all draws of a row can be one pass. If not, a layer samples
+            kernels, and rows and draws are computed one after the other: slower, but
+            without more memory.
     """
     if is_tiled:
         with _without_advice():
@@ -92,16 +92,16 @@ def draws_by_row(
 def with_a_kernel_per_row(
     layer: Any, estimator: estimators.Estimator
 ) -> estimators.Estimator:
-    """Returns the estimator that draws, for each row, what a kernel of its own gives.
+    """Returns an estimator that samples as if each row had its own kernel.
 
-    The outputs of a dense layer with Gaussian weights of their own for each vector of
-    inputs are independent and Gaussian, which is what `local` draws, at a fraction of the
-    cost: it then stands for `weights` and `flipout`. Elsewhere a row's outputs share
-    weights, and the estimator stays.
+    If a dense layer with Gaussian weights has its own kernel for each input vector, its
+    outputs are independent and Gaussian. `local` samples exactly these, at a fraction of
+    the cost, and so replaces `weights` and `flipout`. In other layers the outputs of a
+    row share weights, and the estimator stays.
 
     Args:
         layer: A layer with random weights.
-        estimator: The estimator that it would use.
+        estimator: The estimator that it uses otherwise.
     """
     if (
         isinstance(layer, Dense)
@@ -115,7 +115,7 @@ def with_a_kernel_per_row(
 
 
 class _LocalOfVectors(estimators.LocalReparameterization):
-    """Local reparameterization of a layer that is called with vectors only."""
+    """Local reparameterization for a layer whose inputs are vectors."""
 
     def __call__(self, terms: Any, seed_generator: Any) -> estimators.Estimate:
         _check_vectors(terms)
@@ -137,9 +137,9 @@ def _check_vectors(terms: Any) -> None:
 
 @contextlib.contextmanager
 def _without_advice() -> Iterator[None]:
-    """Keeps `tf.vectorized_map` from advising against random numbers per row.
+    """Hides the advice of `tf.vectorized_map` against random numbers per row.
 
-    They are made by a loop inside of it, and cost what they would cost anywhere.
+    It draws them in a loop, which costs no more than elsewhere.
     """
 
     def is_other(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""What the rows of one input are kept as: arrays, sparse rows or ragged tensors."""
+"""The rows of one input, as arrays, sparse rows or ragged tensors."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ Tensor = Any
 
 
 class SparseRows:
-    """The rows of a sparse matrix or tensor, of which some can be taken at low cost.
+    """The rows of a sparse matrix or tensor, which can be sliced at low cost.
 
     Args:
-        indices: Where the values are, an array `(count, rank)` sorted by rows.
+        indices: The positions of the values, an array `(count, rank)` sorted by rows.
         values: The values.
         shape: The shape of all rows together.
     """
@@ -36,7 +36,7 @@ class SparseRows:
     @classmethod
     def from_scipy(cls, matrix: Any) -> "SparseRows":
         """Returns the rows of a sparse matrix or array of SciPy."""
-        # Compressed rows are sorted by rows, and have no value twice.
+        # The compressed format sorts by rows, and the next line merges duplicates.
         matrix = matrix.tocsr()
         matrix.sum_duplicates()
         matrix = matrix.tocoo()
@@ -64,7 +64,7 @@ class SparseRows:
 
 
 def as_rows(value: Any) -> Any:
-    """Returns one input in a form that can be cut into rows.
+    """Returns one input in a form that can be sliced by rows.
 
     Args:
         value: Anything that `keras.Model.predict` takes for an input: an array or a
@@ -90,15 +90,15 @@ def as_rows(value: Any) -> Any:
 def dtype_of(rows: Any) -> tf.DType:
     """Returns the type of tensor that rows become, as in `keras.Model.predict`."""
     dtype = tf.as_dtype(rows.dtype)
-    # NumPy's default is not what Keras computes in.
+    # NumPy's default differs from the type that Keras computes in.
     return tf.as_dtype(keras.config.floatx()) if dtype.is_floating else dtype
 
 
 def spec_of(rows: Any, count: int | None, shape: Sequence[int | None]) -> Any:
-    """Returns what a traced function has to know of rows.
+    """Returns the spec of rows for a traced function.
 
     Args:
-        rows: What `as_rows` returned, or some of it.
+        rows: The result of `as_rows`, or some of its rows.
         count: Number of rows of a batch, or `None` for any.
         shape: Shape of a row.
     """
@@ -122,7 +122,7 @@ def as_tensor(rows: Any) -> Any:
 
 
 def row_of_zeros(rows: Any) -> Any:
-    """Returns one row of zeros, like rows of which there are none."""
+    """Returns one row of zeros, in the form of an input without rows."""
     shape = (1, *rows.shape[1:])
     if isinstance(rows, SparseRows):
         return SparseRows(rows.indices, rows.values, shape)
@@ -133,7 +133,7 @@ def row_of_zeros(rows: Any) -> Any:
 
 
 def concatenate(parts: Sequence[Any]) -> Any:
-    """Returns several parts, whose rows must be of one shape, as one."""
+    """Joins several parts, whose rows must have the same shape."""
     if len(parts) == 1 or parts[0] is None:
         return parts[0]
     if isinstance(parts[0], tf.RaggedTensor):
@@ -171,7 +171,7 @@ def _check_shapes(shapes: list[tuple[int, ...]]) -> None:
 
 
 class Structure:
-    """The structure of batches, some inputs of which may be left out.
+    """The structure of batches, in which some inputs may be missing.
 
     Args:
         x: A batch.
@@ -190,12 +190,12 @@ class Structure:
 
 
 def tensors(x: Any) -> list[Tensor]:
-    """Returns what there is of a batch as tensors, as functions are traced for."""
+    """Returns the inputs of a batch as tensors, without missing ones."""
     return [as_tensor(rows) for rows in keras.tree.flatten(x) if rows is not None]
 
 
 def specs_of(model: Any, x: Any, count: int | None) -> list[Any]:
-    """Returns what batches like `x` are, whatever their number of rows."""
+    """Returns the specs of batches like `x`, for any number of rows."""
     graph = functional_graph(model)
     flat = keras.tree.flatten(x)
     symbols = [None] * len(flat)
@@ -213,7 +213,7 @@ def _shape(rows: Any, symbol: Any) -> list[int | None]:
     shape = list(rows.shape[1:])
     if symbol is None or len(symbol.shape) != len(shape) + 1:
         return shape
-    # An axis of any length, such as time, is one in the trace too.
+    # An axis of any length, such as time, stays so in the trace.
     return [
         None if known is None else size
         for known, size in zip(symbol.shape[1:], shape, strict=True)

@@ -1,4 +1,4 @@
-"""Draws of a model's outputs, as traced functions that are kept with the model."""
+"""Draws a model's outputs, with traced functions that are kept with the model."""
 
 import dataclasses
 import functools
@@ -25,42 +25,43 @@ from tfvn.utils.models import all_layers
 
 Tensor = Any
 
-# The estimators and the posteriors that the layers of a model have.
+# A pass in which layers use their own estimators and posteriors.
 AS_IT_IS = passes.Pass()
 
-# Rows of one pass of the part of a model that draws, where all noise is per example;
-# few enough for their activations to stay in a cache; and where each row has a seed.
+# The number of rows in one pass of the part of a model that draws: if all noise is per
+# example, few enough for their activations to stay in a cache; and if each row has a
+# seed.
 _ROWS_OF_A_PASS = 160
 _ROWS_OF_A_PASS_BY_ROW = 640
 
-# Examples that share a seed at most.
+# The largest number of examples that share a seed.
 _LARGEST_BLOCK = 16
 
 
 class Sampler:
     """Draws outputs of a model.
 
-    What precedes the noise is computed once for a batch. If all noise is per example,
-    the draws of a block of rows are one pass over its repeated rows; else each draw is a
-    pass, in which a batch shares kernels as it does in a call of the model.
+    The part of the model before the noise is computed once for a batch. If all noise is
+    per example, all draws of a block of rows are one pass over repeated rows; otherwise
+    each draw is a pass, in which a batch shares kernels as in a call of the model.
 
-    Noise is a function of the seed, of the number of the draw and, where it is per
-    example, of the number of the block: which rows are predicted together does not
-    matter, as long as batches start at a multiple of `block_size(num_samples)`. Where
-    each row has a seed of its own, its noise, kernels included, is a function of that
-    seed alone, for which some layers draw outputs in place of kernels.
+    Noise depends on the seed, on the number of the draw and, if it is per example, on the
+    number of the block. It does not depend on which rows are predicted together, as long
+    as batches start at a multiple of `block_size(num_samples)`. If each row has a seed,
+    its noise, including kernels, depends only on that seed; some layers then sample
+    outputs instead of kernels.
 
-    Where recurrent layers are stateful, each draw has states of its own, which start
-    from those of the model and are carried from batch to batch.
+    With stateful recurrent layers, each draw has its own states, which start from those
+    of the model and are carried from batch to batch.
 
     Args:
         model: A model that has been built.
-        what: The estimators and posteriors that layers are to use, if not their own.
+        what: A pass with other estimators or posteriors for the layers.
         by_row: Whether each row has a seed.
 
     Attributes:
         draws: Whether the model draws any noise.
-        fixed_rows: How many rows a stateful model takes, or `None`.
+        fixed_rows: The number of rows in a batch of a stateful model, or `None`.
         outputs: The structure of the model's outputs, once something has been traced.
     """
 
@@ -70,7 +71,7 @@ class Sampler:
         what: passes.Pass = AS_IT_IS,
         by_row: bool = False,
     ):
-        # Whoever keeps a sampler shall not keep the model.
+        # A weak reference, so that a sampler does not keep the model alive.
         self._model: Callable[[], Any] = weakref.ref(model)
         self._by_row = by_row
         self._pass = dataclasses.replace(what, adds_kl=False, is_compiled=False)
@@ -83,7 +84,7 @@ class Sampler:
             found = [noise.noise_of(layer) for layer in layers]
             kinds = [kind for kind in found if kind is not None]
             self._has_own_noise = any(noise.has_own_noise(layer) for layer in layers)
-            # It may have its rows on another axis than the first.
+            # Such noise may have its rows on an axis other than the first.
             self._has_unknown_noise = any(noise.is_unknown(layer) for layer in layers)
             states = state_variables(model)
             self._is_tiled = all(kinds) and not states and not draws_without_rows(model)
@@ -94,11 +95,11 @@ class Sampler:
         self._snapshot: Any = snapshot(model)
 
     def is_up_to_date(self) -> bool:
-        """Whether the model is still as it was when the sampler looked at it last."""
+        """Whether the model has not changed since the last snapshot."""
         return self._snapshot == snapshot(self._model())
 
     def block_size(self, num_samples: int) -> int | None:
-        """Returns how many rows are drawn at a time, `None` if it is all of a batch."""
+        """Returns how many rows are drawn at a time, or `None` for the whole batch."""
         if self._by_row:
             return max(1, _ROWS_OF_A_PASS_BY_ROW // num_samples)
         if not self._has_own_noise or self.fixed_rows is not None:
@@ -113,7 +114,7 @@ class Sampler:
         """Returns the traced function for data of the form of `x`.
 
         Args:
-            x: A batch, of rows as `tfvn.prediction.rows.as_rows` makes them.
+            x: A batch of rows from `tfvn.prediction.rows.as_rows`.
             num_samples: Number of draws.
             kinds: What the outputs are, one for each.
             parts: Which parts of a summary to return.
@@ -150,9 +151,9 @@ class Sampler:
         ]
 
     def pack(self, flat: list[Any]) -> Any:
-        """Returns one thing for each output in the structure of the model's outputs.
+        """Packs a list with one item per output into the structure of the outputs.
 
-        It is known once a function has been called.
+        The structure is known once a function has been called.
         """
         is_list = isinstance(self.outputs, list | tuple)
         if len(flat) == 1 and (is_list or not keras.tree.is_nested(self.outputs)):
@@ -160,7 +161,7 @@ class Sampler:
         return keras.tree.pack_sequence_as(self.outputs, flat)
 
     def call(self, x: Any) -> Any:
-        """Returns the model's outputs for a batch of rows, with no noise but its own."""
+        """Returns the model's outputs for a batch of rows, without noise from noise layers."""
 
         def call(x: list[Tensor]) -> Any:
             return self.call_model(structure.pack(x))
@@ -171,17 +172,18 @@ class Sampler:
 
     def _traced(self, key: Any, function: Callable, signature: list[Any]) -> Callable:
         if key not in self._functions:
-            # Also where `tf.config.run_functions_eagerly` is on: what is computed once
-            # and what is drawn again is told apart in a graph.
+            # Traced even if `tf.config.run_functions_eagerly` is on, because only a
+            # graph separates what is computed once from what is drawn again.
             self._functions[key] = tf.function(
                 function, input_signature=signature, autograph=False
             ).get_concrete_function()
-            # A first call may leave something on the layers, which is no change.
+            # A first call may set attributes of layers, which must not count as a
+            # change.
             self._snapshot = snapshot(self._model())
         return self._functions[key]
 
     def call_model(self, x: Any) -> Any:
-        """Calls the model, in a trace, with no noise but its own."""
+        """Calls the model inside a trace, without noise from noise layers."""
         model = self._model()
         with passes.entered(self._pass):
             outputs = model(x, training=False)
@@ -199,7 +201,7 @@ class Sampler:
         parts: tuple[str, ...],
         level: float | None = None,
     ) -> Any:
-        """Returns what a function of `function` does, in a trace.
+        """Returns the result of a function from `function`, inside a trace.
 
         Args:
             x: A batch, in the structure of the model's inputs.
@@ -234,7 +236,7 @@ class Sampler:
             def draw_block(
                 held: list[Tensor], seed: Tensor, block: Tensor, states: list[Tensor]
             ) -> Any:
-                # The first is that of what all blocks share.
+                # The first seed is for noise that all blocks share.
                 shared, own = random.fold_in(seed, 0), random.fold_in(seed, 1)
                 own = random.fold_in(own, block)
                 if self._is_tiled:
@@ -249,7 +251,7 @@ class Sampler:
             if self._by_row:
                 held = [*held, row_seeds.hashed(seed)]
                 seed = tf.zeros([2], tf.int32)
-            # A function of its own, whose outputs are known before it is called.
+            # A separate function, so that its outputs are known before it is called.
             specs = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in held]
             if self.fixed_rows is not None:
                 specs = [tf.TensorSpec(t.shape, t.dtype) for t in held]
@@ -261,7 +263,7 @@ class Sampler:
                 [tf.TensorSpec(s.shape, s.dtype) for s in states],
             )
             noise.check_drawn(model, record.asked)
-            # Losses of a pass, of activity regularizers say, are none of the model's.
+            # Removes losses of this pass, for example of activity regularizers.
             private.clear_losses(model)
             size = self.block_size(num_samples)
             if size is None:
@@ -289,12 +291,12 @@ def sampler_of(
 
     Args:
         model: A model that has been built.
-        what: As in `Sampler`; another one is another sampler.
+        what: As in `Sampler`; each `what` has its own sampler.
         by_row: As in `Sampler`.
     """
     samplers = _samplers.setdefault(model, {})
     sampler = samplers.get((what, by_row))
-    # A model that was changed since is traced again.
+    # A model that has changed since is traced again.
     if sampler is None or not sampler.is_up_to_date():
         sampler = samplers[what, by_row] = Sampler(model, what, by_row)
     return sampler
@@ -314,7 +316,7 @@ def _flatten(structure: Any) -> list[Any]:
 
 
 class _States:
-    """What the stateful layers of a model carry, for each draw.
+    """The states of the stateful layers of a model, for each draw.
 
     Args:
         model: The model.
@@ -327,12 +329,12 @@ class _States:
         self._values, self.count = values, count
 
     def put(self, number: Tensor) -> None:
-        """Makes the states those of a draw."""
+        """Sets the states of the model to those of a draw."""
         for variable, value in zip(self._variables, self._values, strict=True):
             variable.assign(value[number])
 
     def take(self) -> list[Tensor]:
-        """Returns the states as they are now."""
+        """Returns the current states of the model."""
         return [tf.convert_to_tensor(variable) for variable in self._variables]
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def seed_pair(seed: int | None) -> tf.Tensor:
-    """Returns a seed as two integers of 32 bits; `None` is a fresh one."""
+    """Returns a seed as two integers of 32 bits; `None` is a fresh seed."""
     if seed is None:
         # The source that `keras.utils.set_random_seed` makes reproducible.
         seed = python_random.getrandbits(64)
@@ -30,7 +30,7 @@ class RowSeeds:
     """Two integers for each row of some data.
 
     Args:
-        seed: What was given: an array of shape `(rows, 2)`.
+        seed: The user's argument: an array of shape `(rows, 2)`.
     """
 
     def __init__(self, seed: Any):
@@ -53,7 +53,7 @@ class RowSeeds:
         self._seeds, self._taken = seeds.astype("int32"), 0
 
     def take(self, rows: int) -> np.ndarray:
-        """Returns the seeds of the next rows, of one at least."""
+        """Returns the seeds of the next rows, at least one."""
         found = self._seeds[self._taken : self._taken + rows]
         self._taken += rows
         if len(found) < rows:
@@ -61,7 +61,7 @@ class RowSeeds:
         return found if rows else np.zeros([1, 2], "int32")
 
     def check_count(self, rows: int | None = None) -> None:
-        """Raises unless there are seeds for so many rows, or for those that were taken."""
+        """Raises unless the number of seeds is `rows`, or that of the rows taken so far."""
         rows = self._taken if rows is None else rows
         if len(self._seeds) != rows:
             raise ValueError(
@@ -71,5 +71,5 @@ class RowSeeds:
 
 
 def is_by_row(seed: Any) -> bool:
-    """Whether a seed is given for each row, and not one for all."""
+    """Whether there is a seed for each row, rather than one for all."""
     return isinstance(seed, list | tuple) or bool(getattr(seed, "shape", ()))

@@ -1,8 +1,8 @@
-"""How a model is at some time, so that a trace of it can be known to be out of date.
+"""Snapshots of a model, which show whether a trace of it is out of date.
 
-A trace sees variables as they are now, but everything else as it was when it was made:
-the rate of a dropout layer, an activation, the statistics and the vocabulary that
-`adapt` or `load_weights` have found, the variables that there are.
+A trace uses the current values of variables, but everything else as it was at the time of
+the trace: the rate of a dropout layer, an activation, the statistics and the vocabulary
+from `adapt` or `load_weights`, the set of variables.
 """
 
 import functools
@@ -17,8 +17,8 @@ from tfvn.prediction.program import functional_graph
 from tfvn.utils import private
 from tfvn.utils.models import all_layers
 
-# What Keras writes on a model while it trains, evaluates or predicts, and whatever else
-# has nothing to do with what a call of the model computes.
+# Attributes that Keras sets while it trains, evaluates or predicts, and others that do
+# not affect the result of a call.
 _OF_TRAINING = frozenset(
     [
         "compiled",
@@ -35,28 +35,27 @@ _OF_TRAINING = frozenset(
     ]
 )
 
-# Most attributes are of these types, for which asking no further is faster.
+# Most attributes have these types; stopping here is faster.
 _PLAIN_TYPES = frozenset({bool, int, float, str, type(None)})
 _VALUES = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
 def snapshot(model: keras.Model) -> Any:
-    """Returns what a trace of a model depends on, variables' values aside.
+    """Returns everything that a trace of a model depends on, except variables' values.
 
-    Of each layer these are its attributes: numbers and strings by value, lists and
-    dictionaries by what is in them, all other objects by identity. Compiling a model
-    anew is a change too, as it is for `keras.Model.predict`.
+    For each layer these are its attributes: numbers and strings by value, lists and
+    dictionaries by their items, all other objects by identity. Compiling a model again
+    counts as a change, as for `keras.Model.predict`.
 
     Args:
         model: A model.
 
     Returns:
-        A tuple that is equal to that of another time if nothing has changed. It keeps
-        nothing alive.
+        A tuple that equals an earlier one if nothing has changed. It keeps nothing alive.
     """
     compiled = private.compile_config(model)
     layers = [_attributes(layer) for layer in all_layers(model)]
-    # All of them, which the attributes of the layers need not show.
+    # All weights, because the attributes of layers may not include them.
     return _identity(compiled), _freeze(model.weights), tuple(layers)
 
 
@@ -65,8 +64,8 @@ def _attributes(layer: keras.Layer) -> Any:
     if functional_graph(layer) is None:
         attributes = vars(layer)
     keeps_notes = isinstance(layer, keras.Model | WeightedKL)
-    # Private attributes of models and of this library's layers change in every call, and
-    # those of TensorFlow say how the layer is saved.
+    # Left out are private attributes of models and of this library's layers, which
+    # change in every call, and those of TensorFlow, which concern saving.
     return (
         id(layer),
         _identity(layer.dtype_policy),
@@ -82,14 +81,14 @@ def _attributes(layer: keras.Layer) -> Any:
 
 @functools.cache
 def _counts(name: str, keeps_notes: bool) -> bool:
-    """Whether an attribute of a name may say what a call of a layer computes."""
+    """Whether an attribute with this name may affect the result of a call."""
     is_note = name.startswith("_" if keeps_notes else "_self_")
     return not is_note and name not in _of_all_layers() | _OF_TRAINING
 
 
 @functools.cache
 def _of_all_layers() -> frozenset[str]:
-    """Returns the names of what Keras keeps on every layer."""
+    """Returns the names of the attributes that Keras sets on every layer."""
     return frozenset(vars(keras.Layer())) - {"call"}
 
 
@@ -105,11 +104,11 @@ def _freeze(value: Any, depth: int = 3) -> Any:
 
 
 def _identity(value: Any) -> Any:
-    """Returns what is equal for one and the same object only."""
+    """Returns a value that is equal only for the same object."""
     try:
-        # The number of an object that is gone can be that of another; its reference
-        # is not. The number stands first, so that objects themselves, arrays say, are
-        # never compared.
+        # A new object can get the `id` of a deleted one, but not its reference. The
+        # `id` comes first, so that the objects themselves, such as arrays, are never
+        # compared.
         return id(value), weakref.ref(value)
     except TypeError:
         return id(value), type(value)

@@ -1,4 +1,4 @@
-"""What a Keras model needs in order to be trained on the evidence lower bound."""
+"""Trains a Keras model on the evidence lower bound."""
 
 import contextlib
 from collections.abc import Callable
@@ -29,16 +29,16 @@ SAMPLE_REDUCTIONS = ("mean", "log_mean_exp")
 class BayesianTraining(BoundLoss):
     """A Keras model that is trained on the evidence lower bound.
 
-    The loss is the mean negative log-likelihood of an example, plus the KL of all
-    random weights times a weight that a schedule gives, divided by the number of
-    training examples, plus the regularizers.
+    The loss is the mean negative log-likelihood of an example, plus the KL of all random
+    weights times the weight of the schedule, divided by the number of training examples,
+    plus the regularizers.
     """
 
     train_function: Any
     test_function: Any
 
-    # Whether the last step that was traced knew what its loss is made of: a loss of a
-    # subclass's own may not tell.
+    # Whether the last traced step reported the parts of its loss; the loss of a
+    # subclass may not.
     _has_parts = True
 
     def compile(
@@ -64,7 +64,7 @@ class BayesianTraining(BoundLoss):
             kl_schedule: The weight of the KL: a number, a
                 `tfvn.schedules.KLSchedule`, or `None` for 1.
             train_size: Number of training examples. `None` lets `fit` find it.
-            num_samples: How many draws of the noise a training step averages over.
+            num_samples: Number of draws of the noise that a training step averages.
             sample_reduction: `"mean"` averages the negative log-likelihoods of the
                 draws; `"log_mean_exp"` their likelihoods, for a tighter bound.
             kl_gradient: `"total"`, or `"path"` to leave out the score term in layers
@@ -80,7 +80,7 @@ class BayesianTraining(BoundLoss):
         if isinstance(optimizer, dict) and "class_name" not in optimizer:
             optimizer = GroupOptimizer(optimizer)
         super().compile(optimizer, loss, *args, **kwargs)
-        # Under private names: a model of the user's may have others of these.
+        # Private names, because a user's model may have attributes with these names.
         self._num_samples = num_samples
         self._sample_reduction = reduction
         self._kl_gradient = kl_gradient
@@ -97,7 +97,7 @@ class BayesianTraining(BoundLoss):
         return {**config, **self._training_config()} if config else config
 
     def _training_config(self) -> dict[str, Any]:
-        """Returns what `compile` takes beside the arguments of Keras's."""
+        """Returns the arguments of `compile` that Keras's `compile` does not have."""
         return {
             "kl_schedule": keras.saving.serialize_keras_object(self._elbo.schedule),
             "train_size": self._elbo.given_size,
@@ -108,7 +108,8 @@ class BayesianTraining(BoundLoss):
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         if type(self).compile is not BayesianTraining.compile:
-            # Keras leaves a model with a `compile` of its own to the user, and says so.
+            # Keras does not compile a model that overrides `compile`, and warns the
+            # user.
             keras.Model.compile_from_config(self, config)
             return
         config = keras.saving.deserialize_keras_object(config)
@@ -121,8 +122,8 @@ class BayesianTraining(BoundLoss):
 
     @property
     def training_state(self) -> TrainingState:
-        """How far the training has come; Keras saves it with the model."""
-        # Under a name that Keras does not look at: it would track it as a metric.
+        """The progress of the training, which Keras saves with the model."""
+        # Stored so that Keras does not see it; Keras would track it as a metric.
         attributes: Any = vars(self)
         if "__training_state" not in attributes:
             with tf.init_scope(), self.distribute_strategy.scope():
@@ -131,12 +132,12 @@ class BayesianTraining(BoundLoss):
 
     @property
     def training_state_variables(self) -> list[keras.Variable]:
-        """What a backup of a run needs beside the variables of model and optimizer."""
+        """The variables that a backup needs besides those of model and optimizer."""
         weights = [layer.kl_weight for layer in weighted_layers(self)]
         known = [weight for weight in weights if weight is not None]
         return [*self.training_state.variables, *known]
 
-    # The parts of the bound are none of `metrics`: users loop over those.
+    # The parts of the bound are not in `metrics`, because users loop over those.
 
     def reset_metrics(self) -> None:
         super().reset_metrics()
@@ -151,12 +152,13 @@ class BayesianTraining(BoundLoss):
         if not self._has_parts:
             return results
         parts = self._elbo.tracker.result()
-        # Right after the loss, in the progress bar too.
+        # They come right after the loss, also in the progress bar.
         first = {name: results[name] for name in results if name == "loss"}
         return {**first, **parts, **results}
 
     def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
-        # What `evaluate` and its kind return without `return_dict`: as a Keras model.
+        # Without `return_dict`, `evaluate` and similar methods return the same as for a
+        # Keras model.
         if set(elbo.NAMES) <= set(logs):
             own = super().get_metrics_result()
             logs = {n: v for n, v in logs.items() if n in own or n not in elbo.NAMES}
@@ -179,12 +181,12 @@ class BayesianTraining(BoundLoss):
         steps_per_epoch: int | None = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
-        """Trains the model, as `keras.Model.fit` does and with its arguments.
+        """Trains the model, with the arguments of `keras.Model.fit`.
 
-        The history and the progress bar show `loss`, and what it is made of: `nll`, the
-        mean negative log-likelihood of an example; `kl`, the KL of all weights in nats;
-        `kl_weight`; and `elbo`, minus the sum of `nll` and of `kl` per example, whatever
-        the weight. With an optimizer per group there are also its learning rates.
+        The history and the progress bar show `loss` and its parts: `nll`, the mean
+        negative log-likelihood of an example; `kl`, the KL of all weights in nats;
+        `kl_weight`; and `elbo`, minus the sum of `nll` and of `kl` per example, without
+        `kl_weight`. With one optimizer per group they also show the learning rates.
         """
         if not self.compiled:
             raise ValueError(
@@ -220,7 +222,7 @@ class BayesianTraining(BoundLoss):
                 verbose,
                 callbacks,
                 validation_data=validation_data,
-                # Keras warns that it does not shuffle the others.
+                # For other data Keras would warn that it does not shuffle.
                 shuffle=shuffle if is_shuffled else False,
                 class_weight=class_weight,
                 sample_weight=sample_weight,
@@ -229,11 +231,11 @@ class BayesianTraining(BoundLoss):
                 **kwargs,
             )
         except BaseException:
-            # Keras does not tell callbacks, which have to put things back.
+            # Keras does not tell callbacks, but they have to restore what they changed.
             interrupt(self)
             raise
 
-    # What `fit` and its kind run: a step, which may be a subclass's own, within a pass.
+    # `fit` and similar methods run a step, maybe that of a subclass, within a pass.
 
     def make_train_function(self, force: bool = False) -> None:
         if self.train_function is None or force:
@@ -246,7 +248,7 @@ class BayesianTraining(BoundLoss):
             self.test_function = private.step_function(self, step)
 
     def _known(self, step: Callable) -> Callable:
-        """Returns a step whose noise need not find out whether XLA compiles it."""
+        """Returns a step that tells noise whether XLA compiles it."""
 
         def known(data: Any) -> dict[str, Tensor]:
             with passes.changed(is_compiled=bool(self.jit_compile)):
@@ -255,7 +257,7 @@ class BayesianTraining(BoundLoss):
         return known
 
     def run_train_step(self, data: Any) -> dict[str, Tensor]:
-        """Runs a `train_step` as `fit` does: the KL weighted, the batch counted.
+        """Runs a `train_step` like `fit`: weighs the KL and counts the batch.
 
         Args:
             data: A batch.
@@ -274,7 +276,7 @@ class BayesianTraining(BoundLoss):
         return logs
 
     def run_test_step(self, data: Any) -> dict[str, Tensor]:
-        """Runs a `test_step` as `evaluate` does: the KL weighted.
+        """Runs a `test_step` like `evaluate`: weighs the KL.
 
         Args:
             data: A batch.
@@ -283,7 +285,7 @@ class BayesianTraining(BoundLoss):
             return self.test_step(data)
 
     def _pass(self, training: bool) -> contextlib.AbstractContextManager[passes.Pass]:
-        """Enters a step of this model, or goes on with the one that is going on."""
+        """Enters a step of this model, or stays in the current one."""
         now = passes.current()
         if now.owner is self:
             return passes.entered(now)
@@ -298,8 +300,8 @@ class BayesianTraining(BoundLoss):
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # In a training loop of the user's own, layers weigh their KL as in a step, so
-        # that `losses` are right. Where another layer or step is around, it decides.
+        # In the user's own training loop, layers weigh their KL as in a step, so that
+        # `losses` are right. Inside another layer or step, that one decides.
         now = passes.current()
         is_alone = now.owner is None and now.adds_kl and private.current_call() is None
         if not is_alone or not self.compiled or self._elbo.size is None:

@@ -17,7 +17,7 @@ Tensor = Any
 class BoundLoss(keras.Model):
     """A Keras model whose loss is minus the evidence lower bound of an example.
 
-    `compile` sets the attributes that the loss is made with.
+    `compile` sets the attributes that the loss uses.
     """
 
     _elbo: elbo.ELBO
@@ -47,7 +47,7 @@ class BoundLoss(keras.Model):
             draws += draw(self, x, step.num_samples - 1)
             step.record.draws = len(draws)
         nll = self._negative_log_likelihood(y, draws, sample_weight)
-        # Each replica has its part of the examples, but all of the weights.
+        # Each replica has a part of the examples, but all weights.
         replicas = self.distribute_strategy.num_replicas_in_sync
         if is_own:
             step.record.is_tracked = True
@@ -64,7 +64,7 @@ class BoundLoss(keras.Model):
         return nll + _mean([drawn.loss for drawn in draws]) / replicas
 
     def _check_loop(self, training: bool) -> None:
-        """Refuses a training loop of the user's own in which the loss would be wrong."""
+        """Raises if the loss would be wrong in the user's own training loop."""
         if training and self._num_samples > 1:
             raise ValueError(
                 "Only `fit` averages over several draws of the noise; expected "
@@ -92,7 +92,7 @@ class BoundLoss(keras.Model):
         if compiled is None:
             return tf.zeros(())
         outputs = [drawn.y_pred for drawn in draws]
-        # Also counted where each output's loss is logged.
+        # This call also updates the logged loss of each output.
         losses = [compiled(y, y_pred, sample_weight) for y_pred in outputs]
         if losses[0] is None:
             return tf.zeros(())

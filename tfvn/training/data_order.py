@@ -1,4 +1,4 @@
-"""Arrays in an order that a run which resumes can find again."""
+"""Shuffles arrays in an order that a resumed run can repeat."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ import tensorflow as tf
 
 
 class DataOrder:
-    """Shuffles arrays by a seed and by the number of the epoch, and by nothing else.
+    """Shuffles arrays in an order that depends only on a seed and the epoch.
 
-    Keras shuffles by a generator whose state is lost with the process.
+    Keras shuffles with a generator whose state is lost with the process.
 
     Args:
         seed: Seed of the order.
@@ -21,10 +21,10 @@ class DataOrder:
         self.epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def batches(self, arrays: Any, batch_size: int | None) -> tf.data.Dataset:
-        """Returns the batches of an epoch, anew for every iteration.
+        """Returns the batches of an epoch, in a new order for every epoch.
 
         Args:
-            arrays: Nested arrays of equal length, of which some may be `None`.
+            arrays: Nested arrays of equal length; some may be `None`.
             batch_size: Number of examples in a batch; `None` is 32.
         """
         tensors = keras.tree.map_structure(

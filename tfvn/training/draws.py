@@ -1,4 +1,4 @@
-"""Several draws of a model's noise in one step, and the loss that they have together."""
+"""Several draws of a model's noise in one step, and their joint loss."""
 
 import inspect
 from typing import Any, NamedTuple
@@ -12,16 +12,16 @@ from tfvn.utils.models import all_layers, has_noise_per_example
 
 Tensor = Any
 
-# Whose layers are known to add no loss that depends on the size of a batch.
+# Layers of these modules add no loss that depends on the size of a batch.
 _OUR_MODULES = ("keras.", "tfvn.")
 
 
 class Draw(NamedTuple):
-    """What a pass of a model gives.
+    """The result of one pass of a model.
 
     Attributes:
         y_pred: The outputs, with their masks.
-        loss: The sum of what was added to the loss in the pass.
+        loss: The sum of the losses that layers added in the pass.
         kl: The KL of all random weights, in nats.
     """
 
@@ -33,8 +33,9 @@ class Draw(NamedTuple):
 def draw(model: keras.Model, x: Any, count: int) -> list[Draw]:
     """Returns draws of a model's outputs, as in training.
 
-    Where every example has noise of its own, the draws are one pass over repeated rows;
-    else examples of one pass share weights or noise, and each draw is a pass of its own.
+    If every example has its own noise, the draws are one pass over repeated rows;
+    otherwise the examples of a pass share weights or noise, and each draw is a separate
+    pass.
 
     Args:
         model: The model.
@@ -58,11 +59,11 @@ def draw(model: keras.Model, x: Any, count: int) -> list[Draw]:
 
 
 def of_last_pass(model: keras.Model, y_pred: Any) -> Draw:
-    """Returns the draw that the last pass of a model was.
+    """Returns the last pass of a model as a draw.
 
     Args:
         model: The model.
-        y_pred: What the pass returned.
+        y_pred: The outputs of the pass.
     """
     losses = [tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in model.losses]
     loss = tf.add_n([tf.zeros(()), *losses])
@@ -76,7 +77,7 @@ def rows_of(x: Any) -> Tensor:
 
 
 def check_is_stateless(model: keras.Model) -> None:
-    """Refuses a model that hands a state from one batch to the next."""
+    """Raises if a model passes a state from one batch to the next."""
     for layer in all_layers(model):
         if getattr(layer, "stateful", False) is True:
             raise ValueError(
@@ -88,7 +89,7 @@ def check_is_stateless(model: keras.Model) -> None:
 
 
 def _call(model: keras.Model, x: Any) -> Any:
-    # As `keras.Model.train_step` does.
+    # Like `keras.Model.train_step`.
     has_argument = "training" in inspect.signature(model.call).parameters
     return model(x, training=True) if has_argument else model(x)
 
@@ -123,13 +124,13 @@ def _rows(structure: Any, start: Tensor, count: Tensor) -> Any:
 
 
 class LogMeanExpLoss:
-    """Minus the logarithm of the likelihood that draws have on average.
+    """Minus the logarithm of the average likelihood of several draws.
 
-    For each draw, what an example adds to the loss is summed over its time steps and its
-    outputs: it is the negative logarithm of a likelihood. The likelihoods are averaged over
-    the draws, the logarithms of the averages added up over the examples. The result is of
-    the size of Keras's own loss, to which it is equal if all draws are: masks, sample
-    weights, `loss_weights` and the reduction of each loss count as they do there.
+    For each draw, the loss of an example is summed over its time steps and outputs, which
+    gives the negative logarithm of a likelihood. The likelihoods are averaged over the
+    draws, and the logarithms of the averages are added up over the examples. The result
+    has the scale of Keras's own loss, and equals it if all draws are equal: masks, sample
+    weights, `loss_weights` and the reduction of each loss work in the same way.
 
     Args:
         compiled: The compiled loss of a model.
@@ -157,9 +158,9 @@ class LogMeanExpLoss:
             draws: The outputs of each draw.
             sample_weight: As in a Keras loss.
         """
-        # What each example adds to the loss of a draw.
+        # The part of each example in the loss of a draw.
         parts = [self._compiled(y, y_pred, sample_weight) for y_pred in draws]
-        # Keras divides by the number of time steps, say; a likelihood does not.
+        # Keras divides, for example by the number of time steps; a likelihood does not.
         scale = tf.reduce_max(
             tf.stack([share.scale for share in self._shares if share.scale is not None])
         )
@@ -170,13 +171,13 @@ class LogMeanExpLoss:
 
 
 class _ShareOfExamples(keras.losses.Loss):
-    """What each example adds to a loss that is reduced over a batch.
+    """The part of each example in a loss that is reduced over a batch.
 
     Args:
-        loss: What a user gives to `compile` for an output.
+        loss: The loss that the user passed to `compile` for an output.
 
     Attributes:
-        scale: What the sum over the examples was multiplied by in the last call.
+        scale: The factor of the sum over the examples in the last call.
     """
 
     def __init__(self, loss: Any):
@@ -203,7 +204,8 @@ class _ShareOfExamples(keras.losses.Loss):
         def reduced(given: Tensor, reduction: Any) -> Tensor:
             return _Given(given, reduction, loss.dtype)(y_true, y_pred, sample_weight)
 
-        # How Keras reduces a loss does not depend on the loss, so ones tell the scale.
+        # Keras's reduction does not depend on the loss, so the reduction of ones gives
+        # the scale.
         self.scale = tf.math.divide_no_nan(
             reduced(ones, loss.reduction), tf.reduce_sum(reduced(ones, "none"))
         )
@@ -215,7 +217,7 @@ class _ShareOfExamples(keras.losses.Loss):
 
 
 class _Given(keras.losses.Loss):
-    """A loss whose values are known, for Keras to mask, weigh and reduce."""
+    """A loss with known values, which Keras masks, weighs and reduces."""
 
     def __init__(self, values: Tensor, reduction: Any, dtype: Any):
         super().__init__(reduction=reduction, dtype=dtype)

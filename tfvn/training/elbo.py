@@ -1,4 +1,4 @@
-"""The evidence lower bound of a training run: its parts, its scale, and its record."""
+"""The evidence lower bound of a training run: its parts, its scale, and its log."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ from tfvn.training.train_size import ADVICE, TrainingData
 
 Tensor = Any
 
-# What the history has beside the names of a Keras model.
+# Names in the history that a Keras model does not have.
 NAMES = ("nll", "kl", "kl_weight", "elbo")
 
 
 class ELBO:
-    """What the loss of a model needs to know beside its layers.
+    """The settings and the state of a model's loss.
 
     Args:
         schedule: The weight of the KL.
-        train_size: Number of training examples, or `None` to take that of the data.
-        state: How far the training has come.
+        train_size: Number of training examples, or `None` to find it from the data.
+        state: The progress of the training.
     """
 
     def __init__(
@@ -39,19 +39,19 @@ class ELBO:
 
     @property
     def size(self) -> int | None:
-        """The number of training examples, `None` if it is not known."""
+        """The number of training examples, or `None` if it is not known."""
         return read(self.state.size) or None
 
     @property
     def steps(self) -> int | None:
-        """The number of batches in an epoch, `None` if it is not known."""
+        """The number of batches in an epoch, or `None` if it is not known."""
         return read(self.state.steps) or None
 
     def start(self, data: TrainingData, has_kl: bool) -> None:
-        """Takes note of the data of a run, and refuses them where they do not do.
+        """Stores the size of the data of a run, and raises if the data cannot be used.
 
         Args:
-            data: What `fit` trains on.
+            data: The data that `fit` trains on.
             has_kl: Whether a KL is part of the loss, so that the size is needed.
         """
         if data.size == 0:
@@ -72,7 +72,7 @@ class ELBO:
         self.state.start_run(size, data.steps)
 
     def factor(self, weight: Tensor) -> Tensor | None:
-        """Returns what a KL is multiplied by in the loss, `None` if it is not known.
+        """Returns the factor of a KL in the loss, or `None` if it is not known.
 
         Args:
             weight: The weight of the KL.
@@ -80,10 +80,10 @@ class ELBO:
         return None if self.size is None else weight / self.state.size.value
 
     def weight(self, training: bool) -> Tensor:
-        """Returns the weight of the KL in the present step.
+        """Returns the weight of the KL in the current step.
 
         Args:
-            training: Whether it is for a step of training.
+            training: Whether the step is a training step.
         """
         if self.schedule.needs_steps_per_epoch:
             if training and self.steps is None:
@@ -104,10 +104,10 @@ class ELBO:
 
 
 class ELBOTracker(keras.metrics.Metric):
-    """Averages what the loss is made of: `nll`, `kl`, `kl_weight` and `elbo`.
+    """Averages the parts of the loss: `nll`, `kl`, `kl_weight` and `elbo`.
 
-    One metric in place of four, because each costs several ops in every step. It is none
-    of `model.metrics`, which users loop over: those are Keras's.
+    This is one metric instead of four, because each costs several ops in every step. It
+    is not in `model.metrics`, because users loop over those.
 
     Args:
         size: Variable with the number of training examples.
@@ -116,7 +116,7 @@ class ELBOTracker(keras.metrics.Metric):
     def __init__(self, size: keras.Variable, name: str = "elbo"):
         super().__init__(name=name)
         self._size = [size]  # in a list of another's, so that it is not reset
-        # Of the type of the size, whatever `keras.config.floatx` is.
+        # They have the type of the size, whatever `keras.config.floatx` is.
         self.sums = self.add_variable((3,), "zeros", dtype=size.dtype, name="sums")
         self.count = self.add_variable((), "zeros", dtype=size.dtype, name="count")
 

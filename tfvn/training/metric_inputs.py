@@ -1,4 +1,4 @@
-"""What metrics see of outputs that are the parameters of distributions."""
+"""Converts outputs that are parameters of distributions for metrics."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ Tensor = Any
 
 
 def as_metrics_see(model: keras.Model, y: Any, y_pred: Any) -> tuple[Any, Any]:
-    """Returns targets and outputs, with means in place of parameters of distributions.
+    """Returns targets and outputs, with means instead of parameters of distributions.
 
-    `metrics=["mae"]` then compares targets with means; with the parameters, it would
-    broadcast over the scales. Targets without the last axis of the means get it, so that
-    whatever a metric computes is by example.
+    `metrics=["mae"]` then compares targets with means; with the parameters, it would also
+    compare them with scales. Targets that lack the last axis of the means get it, so that
+    metrics compare example by example.
 
     Args:
-        model: The model whose compiled losses, or last layers, say what the outputs are.
+        model: The model; its compiled losses, or last layers, define the outputs.
         y: The targets.
         y_pred: The outputs.
     """
@@ -32,8 +32,7 @@ def as_metrics_see(model: keras.Model, y: Any, y_pred: Any) -> tuple[Any, Any]:
         output if likelihood is None else _mean(likelihood, output)
         for likelihood, output in zip(found, outputs, strict=True)
     ]
-    # What is compared with other outputs, such as the number of a class, need not have
-    # their shape.
+    # Targets of other outputs, such as the number of a class, may have another shape.
     wanted = [
         None if likelihood is None else mean
         for likelihood, mean in zip(found, means, strict=True)

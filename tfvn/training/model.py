@@ -11,9 +11,9 @@ from tfvn.utils import private
 class Model(BayesianTraining):
     """A `keras.Model` that is trained on the evidence lower bound.
 
-    A drop-in for Keras's: made of inputs and outputs, or by a subclass with a `call`. The
-    layers need no `kl_weight`: `fit` finds the number of training examples and divides the
-    KL by it.
+    Use it like Keras's: make it from inputs and outputs, or write a subclass with a
+    `call`. The layers need no `kl_weight`: `fit` finds the number of training examples
+    and divides the KL by it.
 
     Args:
         *args: As in `keras.Model`.
@@ -39,7 +39,7 @@ class Model(BayesianTraining):
 
     def __init__(self, *args: Any, **kwargs: Any):
         if _is_functional(args, kwargs):
-            # Of a subclass with a constructor of its own, it is only known here.
+            # For a subclass with its own constructor, this is known only here.
             self.__class__ = _functional(type(self))
             private.Functional.__init__(self, *args, **kwargs)
         else:
@@ -48,14 +48,14 @@ class Model(BayesianTraining):
 
 @keras.saving.register_keras_serializable("tfvn")
 class FunctionalModel(Model, private.Functional):
-    """What `tfvn.Model(inputs, outputs)` makes."""
+    """The class of `tfvn.Model(inputs, outputs)`."""
 
 
 @keras.saving.register_keras_serializable("tfvn")
 class Sequential(BayesianTraining, keras.Sequential):
     """A `keras.Sequential` that is trained on the evidence lower bound.
 
-    A drop-in for Keras's; see `tfvn.Model`.
+    Use it like Keras's; see `tfvn.Model`.
 
     Args:
         layers: Optional list of layers.
@@ -72,8 +72,9 @@ class Sequential(BayesianTraining, keras.Sequential):
 
     saved_training: dict[str, Any] | None = None
 
-    # `keras.models.clone_model` makes a plain `keras.Sequential` of any `Sequential` and
-    # compiles it by this one's compile config, so ours is kept beside the layers.
+    # `keras.models.clone_model` makes a plain `keras.Sequential` from any `Sequential`
+    # and compiles it with the compile config of the original, so our settings are saved
+    # beside the layers instead.
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -97,16 +98,16 @@ class Sequential(BayesianTraining, keras.Sequential):
 
 
 def _is_functional(args: tuple, kwargs: dict[str, Any]) -> bool:
-    # As Keras tells.
+    # The same rule as in Keras.
     given = len(args) + sum(name in kwargs for name in ("inputs", "outputs"))
     return given >= 2
 
 
 def _functional(cls: type) -> type:
-    """Returns a subclass of a `tfvn.Model` that is functional, one for each class.
+    """Returns a functional subclass of a `tfvn.Model`, one for each class.
 
-    Keras changes the bases of a class of which a functional model is made, up to its own
-    `Model`; so every `tfvn.Model` would become functional.
+    To make a functional model, Keras changes the base classes of its class, up to
+    `keras.Model`; then every `tfvn.Model` would become functional.
 
     Args:
         cls: The class of a model, or `tfvn.Model` itself.
@@ -124,7 +125,7 @@ def _functional(cls: type) -> type:
         )
         package, _, name = keras.saving.get_registered_name(cls).rpartition(">")
         if package:
-            # Saved under the name of the class.
+            # Keras saves it under the name of the class.
             keras.saving.register_keras_serializable(package, name)(made)
         cls._functional_class = made  # type: ignore[attr-defined]
     return vars(cls)["_functional_class"]

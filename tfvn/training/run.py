@@ -1,4 +1,4 @@
-"""What `tfvn.Model.fit` does beside training: checks, records and advice."""
+"""The checks, logs and advice of `tfvn.Model.fit`."""
 
 import math
 import warnings
@@ -13,15 +13,15 @@ from tfvn.training.callbacks.backup import BackupAndRestore
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
 from tfvn.training.state import read
 
-# How many steps of an epoch the KL's weight is checked at.
+# The number of steps of an epoch at which the KL weight is checked.
 _CHECKED_STEPS = 20
 
-# How many times the NLL, and how many nats, the KL of an example may have in the first
-# epoch without a word.
+# In the first epoch, the KL of an example may reach this many times the NLL, or this
+# many nats, without a warning.
 _KL_TO_NLL = 5.0
 _KL_IN_NATS = 5.0
 
-# Which way the parts of the bound are better.
+# Whether larger or smaller values of the parts of the bound are better.
 _MODES = {"elbo": "max", "nll": "min", "kl": "min"}
 
 
@@ -81,11 +81,12 @@ class TrainingRun(keras.callbacks.Callback):
 def with_own_callbacks(
     callbacks: Any, model: keras.Model, bound: elbo.ELBO
 ) -> tuple[Any, list[BackupAndRestore]]:
-    """Returns the callbacks of a run with those that a `tfvn.Model` adds.
+    """Returns the callbacks of a run, with those that a `tfvn.Model` adds.
 
-    The rates are logged first, before other callbacks lower them for the next epoch, so that
-    they are those that the epoch was trained with. Backups come last: what other callbacks do at the end of an epoch is part of the epoch,
-    and what they do when training begins would undo what is restored.
+    Learning rates are logged first, before other callbacks lower them for the next epoch,
+    so that the log has the rates of the epoch. Backups come last: what other callbacks do
+    at the end of an epoch belongs to the epoch, and what they do when training begins
+    would overwrite what a backup restores.
 
     Args:
         callbacks: The `callbacks` of `fit`.
@@ -93,7 +94,8 @@ def with_own_callbacks(
         bound: The bound that is trained on.
 
     Returns:
-        The callbacks in the form in which they were given, and the backups among them.
+        The callbacks in the form in which the user passed them, and the backups among
+        them.
     """
     run = TrainingRun(bound)
     is_list = isinstance(callbacks, keras.callbacks.CallbackList)
@@ -115,7 +117,8 @@ def with_own_callbacks(
 def _set_mode(callback: Any) -> None:
     """Tells a callback whether a part of the bound that it monitors should rise.
 
-    `keras.callbacks.EarlyStopping` and its kind know it of compiled metrics only.
+    `keras.callbacks.EarlyStopping` and similar callbacks know this only for compiled
+    metrics.
     """
     monitor = getattr(callback, "monitor", None)
     if isinstance(monitor, str) and getattr(callback, "mode", None) == "auto":
@@ -123,7 +126,7 @@ def _set_mode(callback: Any) -> None:
 
 
 def check_path_gradient(model: keras.Model) -> None:
-    """Refuses `kl_gradient="path"` for a model that has no KL which it could act on.
+    """Raises if `kl_gradient="path"` affects no KL of a model.
 
     Args:
         model: The model.
@@ -137,7 +140,7 @@ def check_path_gradient(model: keras.Model) -> None:
 
 
 def warn_of_sums(loss: Any) -> None:
-    """Warns of losses that are summed over a batch, beside a KL that is divided by N.
+    """Warns of losses that are summed over a batch, because the KL is divided by N.
 
     Args:
         loss: The `loss` of `compile`.

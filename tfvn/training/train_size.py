@@ -1,4 +1,4 @@
-"""How many examples an epoch has, from what `fit` is given."""
+"""Finds the number of training examples from the arguments of `fit`."""
 
 import itertools
 import math
@@ -14,11 +14,12 @@ from tfvn.utils import private
 
 ADVICE = "pass the number of training examples to `compile(train_size=...)`"
 
-# A data set of few batches is read through, because there a batch of another size matters.
+# Data sets with at most this many batches are read completely, because a batch of
+# another size matters more there.
 _FEW_BATCHES = 16
 
-# What `tf.data` calls the steps that put examples into batches, and others that leave out no
-# example and add none that is new.
+# The names in `tf.data` of steps that put examples into batches, and of other steps
+# that neither remove examples nor add new ones.
 _BATCHING = frozenset(["Batch", "ParallelBatch", "PaddedBatch"])
 _KEEPING = frozenset(
     ["Map", "ParallelMap", "Prefetch", "Shuffle", "Cache", "Options", "Repeat"]
@@ -26,11 +27,11 @@ _KEEPING = frozenset(
 
 
 class TrainingData(NamedTuple):
-    """What `fit` trains on.
+    """The data that `fit` trains on.
 
     Attributes:
-        x: The data; a generator is replaced, because its first batch was looked at.
-        size: Number of examples in the data, or `None` where it cannot be known.
+        x: The data; a generator is replaced, because its first batch was read.
+        size: Number of examples in the data, or `None` if it cannot be known.
         steps: Number of batches in an epoch, or `None`.
         are_arrays: Whether `x` is an array, or nested arrays.
     """
@@ -46,14 +47,14 @@ def measure(
     batch_size: int | None = None,
     steps_per_epoch: int | None = None,
 ) -> TrainingData:
-    """Returns the size of the data that `fit` was given.
+    """Returns the size of the data of `fit`.
 
-    Exact for arrays, for data sets that put a known number of examples into batches, and for
-    those of few batches. Of a `keras.utils.PyDataset` of many, the first and the last batch
-    are looked at; any other `tf.data.Dataset` of many counts as if all batches were as large
-    as the first. What `tf.data.Dataset.repeat` repeats counts once. Other data without an
-    end, and generators, are taken to have as many examples as an epoch of `steps_per_epoch`
-    batches.
+    The size is exact for arrays, for data sets that put a known number of examples into
+    batches, and for data sets with few batches. For a `keras.utils.PyDataset` with many
+    batches, it comes from the first and the last batch; for any other `tf.data.Dataset`
+    with many batches, all batches count as large as the first. Examples that
+    `tf.data.Dataset.repeat` repeats count once. Other data without an end, and
+    generators, count as many examples as an epoch of `steps_per_epoch` batches has.
 
     Args:
         x: The `x` of `fit`.
@@ -72,17 +73,17 @@ def measure(
         return _of_arrays(x, batch_size, steps_per_epoch)
     steps = steps_per_epoch or batches
     if size is not None and batches is None:
-        # Only the size of a batch is known: an epoch is all that there is.
+        # Only the size of a batch is known, so the examples of an epoch count.
         size = None if steps is None else steps * size
     return TrainingData(x, size, steps)
 
 
 def split(arrays: Any, share: float) -> tuple[Any, Any]:
-    """Returns the arrays that `fit` trains on, and the last rows, to validate with.
+    """Splits arrays into the rows to train on, and the last rows to validate with.
 
     Args:
         arrays: Arrays, nested ones, or `None`.
-        share: The share of the rows to validate with, as `validation_split` gives it.
+        share: The share of the rows to validate with, the argument `validation_split`.
     """
     if not _is_array_like(arrays):
         raise ValueError(
@@ -123,7 +124,7 @@ def is_finite_py_dataset(x: Any) -> bool:
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether any of some arrays is sparse or ragged, of TensorFlow or SciPy."""
+    """Whether any array is sparse or ragged, from TensorFlow or SciPy."""
     return any(
         isinstance(leaf, tf.SparseTensor | tf.RaggedTensor) or hasattr(leaf, "tocsr")
         for leaf in tf.nest.flatten(x)
@@ -131,9 +132,9 @@ def is_sparse(x: Any) -> bool:
 
 
 def warn_of_nan(*arrays: Any) -> None:
-    """Warns of training arrays with NaN in them.
+    """Warns if training arrays contain NaN.
 
-    A loss may leave such targets out, and a layer such inputs, so they are not refused.
+    They are allowed, because a loss may ignore such targets, and a layer such inputs.
 
     Args:
         *arrays: Arrays, nested ones, or `None`.
@@ -142,7 +143,7 @@ def warn_of_nan(*arrays: Any) -> None:
         if not isinstance(array, np.ndarray | tf.Tensor):
             continue
         values = np.asarray(array)
-        # The sum is one pass without a copy; it is also NaN where infinities cancel.
+        # The sum takes one pass without a copy; it is also NaN if infinities cancel.
         if values.dtype.kind != "f" or not np.isnan(values.sum()):
             continue
         if count := int(np.isnan(values).sum()):
@@ -178,8 +179,8 @@ def _of_dataset(x: tf.data.Dataset, steps: int | None) -> TrainingData:
     count, repeats_within = int(source.cardinality()), _repeats(source)
     is_clear = not repeats_within and not (batchings and _batches(source))
     if is_clear and count >= 0 and batchings == 1:
-        # By the data set's own account. Nothing is read: a seeded shuffle has another order
-        # whenever it is begun, and should have the first one in training.
+        # The data set knows its size. Nothing is read, because a seeded shuffle changes
+        # its order with every iteration, and training should get the first order.
         return TrainingData(x, count, steps)
     if is_clear and count >= 0 and batchings == 0 and is_repeated:
         return TrainingData(x, _read(source), steps)
@@ -207,11 +208,11 @@ def _first_length(x: tf.data.Dataset) -> int:
 
 
 def _source(x: tf.data.Dataset) -> tuple[tf.data.Dataset, int, bool]:
-    """Returns what a data set is made of, by steps that keep all examples.
+    """Returns the data set from which steps that keep all examples make this one.
 
     Returns:
-        The data set that these steps begin with, how often they put its elements into
-        batches, and whether they repeat it.
+        The data set before these steps, how often they put its elements into batches, and
+        whether they repeat it.
     """
     batchings, is_repeated = 0, False
     while (kind := _kind(x)) in _BATCHING | _KEEPING:
@@ -229,8 +230,8 @@ def _rank(x: tf.data.Dataset) -> int | None:
 
 
 def _repeats(x: tf.data.Dataset) -> bool:
-    """Whether an example may come more than once, because something is repeated."""
-    # What is zipped with something that is not repeated makes new pairs.
+    """Whether an example may occur more than once, because a step repeats it."""
+    # A repeated data set that is zipped with one that is not repeated gives new pairs.
     among = all if _kind(x) == "Zip" else any
     return _kind(x) == "Repeat" or (
         bool(private.inputs_of_dataset(x))
@@ -239,7 +240,7 @@ def _repeats(x: tf.data.Dataset) -> bool:
 
 
 def _batches(x: tf.data.Dataset) -> bool:
-    """Whether anything is put into batches in a data set."""
+    """Whether a step of a data set puts elements into batches."""
     return _kind(x) in _BATCHING or any(map(_batches, private.inputs_of_dataset(x)))
 
 
@@ -247,9 +248,9 @@ def _kind(x: tf.data.Dataset) -> str:
     return type(x).__name__.lstrip("_").removesuffix("Dataset")
 
 
-# Each of these returns the number of batches, and the number of examples in all of them.
-# Where the first is `None`, because there is no end or it is not known, the second is the
-# size of a batch. Either may be `None`.
+# Each of these returns the number of batches, and the number of examples in all of
+# them. If the first is `None`, because there is no end or it is not known, the second
+# is the size of a batch. Both may be `None`.
 
 
 def _of_py_dataset(x: keras.utils.PyDataset) -> tuple[int | None, int | None]:
@@ -265,22 +266,22 @@ def _of_py_dataset(x: keras.utils.PyDataset) -> tuple[int | None, int | None]:
 
 
 def _of_loader(x: Any) -> tuple[int | None, int | None]:
-    """Of a distributed data set, or of a data loader of another library."""
+    """Measures a distributed data set, or a data loader of another library."""
     batches = len(x) if hasattr(x, "__len__") else None
-    # PyTorch's has its data beside it.
+    # A loader of PyTorch has an attribute with its data.
     source: Any = getattr(x, "dataset", None)
     is_sized = batches is not None and hasattr(source, "__len__")
     return batches, len(source) if is_sized else None
 
 
 def _length(data: Any) -> int:
-    """Returns how many rows the first array of a structure has."""
+    """Returns the number of rows of the first array of a structure."""
     first = next(leaf for leaf in tf.nest.flatten(data) if leaf is not None)
     if isinstance(first, tf.SparseTensor):
         return int(first.dense_shape[0])
     if isinstance(first, tf.RaggedTensor):
         return int(first.nrows())
-    # Sparse matrices have a shape and no length.
+    # Sparse matrices have a shape, but no length.
     return first.shape[0] if hasattr(first, "shape") else len(first)
 
 

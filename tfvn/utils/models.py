@@ -1,4 +1,4 @@
-"""What is inside a model: its layers, its graph, and the losses of its outputs."""
+"""Finds the layers of a model, its graph, and the losses of its outputs."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tfvn.utils import private
 
 
 def all_layers(model: keras.Layer) -> list[keras.Layer]:
-    """Returns a model and all layers in it, however deep, each once."""
+    """Returns a model and all layers in it, at any depth, each once."""
     return private.flatten_layers(model)
 
 
@@ -18,7 +18,7 @@ def functional_graph(operation: Any) -> Any:
     if isinstance(operation, private.Functional) and call is private.Functional.call:
         return operation
     if isinstance(operation, keras.Sequential) and call is keras.Sequential.call:
-        # What a sequential model builds for itself, unless its inputs are structures.
+        # The graph that a sequential model builds, unless its inputs are structures.
         return private.graph_of_sequential(operation)
     return None
 
@@ -26,8 +26,8 @@ def functional_graph(operation: Any) -> Any:
 def last_layer(symbol: Any) -> Any:
     """Returns the layer, or the operation, that a symbolic output comes from.
 
-    Of a nested model that is its own last layer, and of one that is applied to each time
-    step, the layer that is applied.
+    For a nested model it is the last layer of that model; for `TimeDistributed` it is the
+    layer inside.
     """
     layer, index = private.history(symbol)
     while isinstance(layer, keras.layers.TimeDistributed):
@@ -57,8 +57,8 @@ def losses_of(model: keras.Model, structure: Any) -> list[Any]:
         structure: The structure of its outputs, with anything in it.
 
     Returns:
-        A list in the order in which Keras flattens the outputs, `None` for outputs
-        without a loss or with more than one.
+        A list in the order in which Keras flattens the outputs, with `None` for outputs
+        that have no loss or more than one.
     """
     loss = getattr(model, "loss", None)
     paths = [path for path, _ in keras.tree.flatten_with_path(structure)]
@@ -80,14 +80,14 @@ def losses_of(model: keras.Model, structure: Any) -> list[Any]:
 
 
 def output_names(model: keras.Model, count: int) -> list[str | None]:
-    """Returns the names that Keras gives to the outputs of a model, if it does."""
+    """Returns Keras's names for the outputs of a model, or `None` for each without one."""
     graph = functional_graph(model)
     names = getattr(graph if graph is not None else model, "output_names", None)
     return list(names) if names and len(names) == count else [None] * count
 
 
 def last_layers(model: keras.Model, count: int) -> list[Any]:
-    """Returns the layer that each output comes from, `None` where it is not known."""
+    """Returns the layer that each output comes from, or `None` if it is not known."""
     graph = functional_graph(model)
     if graph is None or len(graph.outputs) != count:
         return [None] * count

@@ -1,4 +1,4 @@
-"""Aliases for the parts of a layer, and how a part is saved and loaded."""
+"""Aliases for the parts of a layer, and their serialization."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +13,9 @@ class Registry:
     one step, so that neither can be forgotten.
 
     Args:
-        kind: What the parts are, as error messages name them: `"posterior"`.
+        kind: The name of the kind in error messages, for example `"posterior"`.
         add_support: Called with the alias, the class and the further arguments of
-            `register`, to note what the part combines with.
+            `register`, to add the part to the support tables.
     """
 
     def __init__(self, kind: str, add_support: Callable[..., None] | None = None):
@@ -34,9 +34,10 @@ class Registry:
         """Returns a class decorator that registers a part under `alias`.
 
         Args:
-            alias: What users write.
-            package: Under which Keras saves the class; that of the library is `"tfvn"`.
-            **support: What the part combines with, see `tfvn.support`.
+            alias: The name that users write.
+            package: The package under which Keras saves the class; that of the library is
+                `"tfvn"`.
+            **support: Rows of the support tables, see `tfvn.support`.
         """
 
         def decorator(cls: type) -> type:
@@ -51,7 +52,7 @@ class Registry:
         return decorator
 
     def get(self, identifier: Any) -> Any:
-        """Returns the part that an alias, a config or an instance stands for."""
+        """Returns the part for an alias, a config or an instance."""
         if isinstance(identifier, dict):
             identifier = keras.saving.deserialize_keras_object(identifier)
         if isinstance(identifier, str) and identifier in self._classes:
@@ -64,5 +65,5 @@ class Registry:
         )
 
     def serialize(self, part: Any) -> dict[str, Any]:
-        """Returns the config from which `get` makes the same part again."""
+        """Returns a config from which `get` makes the same part again."""
         return keras.saving.serialize_keras_object(part)

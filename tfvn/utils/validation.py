@@ -1,8 +1,8 @@
 """Checks of single arguments, for constructors everywhere in the library.
 
-NumPy's numbers are numbers here, and so are arrays and tensors of one number; they come
-back as Python's, so that a config that keeps them can be saved. `True` and `False` are
-not numbers: nobody who writes `patience=True` means 1.
+NumPy's numbers, and arrays and tensors of one number, are accepted as numbers. They are
+returned as Python numbers, so that a config can be saved. `True` and `False` are refused:
+nobody who writes `patience=True` means 1.
 """
 
 import math
@@ -20,9 +20,9 @@ def check_count(name: str, value: Any, least: int = 1, or_none: bool = False) ->
 
     Args:
         name: Name of the argument, for the error message.
-        value: What the user passed. Any integer type is taken; a float is not, not even
+        value: The user's argument. Any integer type is accepted; floats are not, not even
             `3.0`.
-        least: The smallest value that is allowed.
+        least: The smallest allowed value.
         or_none: Whether `None` is allowed, and returned as it is.
 
     Example:
@@ -60,12 +60,12 @@ def check_number(
 
     Args:
         name: Name of the argument, for the error message.
-        value: What the user passed.
-        least: The smallest value that is allowed.
-        above: What the number must be greater than.
-        most: The largest value that is allowed.
-        below: What the number must be smaller than.
-        remark: What else the error message says of the argument.
+        value: The user's argument.
+        least: The smallest allowed value.
+        above: A bound that the number must exceed.
+        most: The largest allowed value.
+        below: A bound that the number must stay below.
+        remark: More text for the error message.
         or_none: Whether `None` is allowed, and returned as it is.
 
     Example:
@@ -99,11 +99,11 @@ def check_number(
 
 
 def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
-    """Returns an argument that is one of a few values, or raises.
+    """Returns an argument, or raises unless it is one of a few values.
 
     Args:
         name: Name of the argument, for the error message.
-        value: What the user passed.
+        value: The user's argument.
         choices: The values that are allowed.
 
     Example:
@@ -124,7 +124,7 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
 
 
 def as_number(value: Any) -> int | float | None:
-    """Returns a real number as Python's own `int` or `float`, `None` if it is no number.
+    """Returns a real number as a Python `int` or `float`, or `None` for anything else.
 
     Args:
         value: Anything: a number of Python, NumPy or TensorFlow, or something else.

@@ -1,4 +1,4 @@
-"""What convolutions share."""
+"""Base classes of convolutions."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ Tensor = Any
 
 
 class StochasticConvolution(StochasticLayer):
-    """What convolutions of every kind share; to be mixed with a Keras one."""
+    """The common part of all convolutions; subclasses also inherit from a Keras layer."""
 
     @property
     def channel_axis(self) -> int:
@@ -20,14 +20,14 @@ class StochasticConvolution(StochasticLayer):
         return -1 if self.data_format == "channels_last" else 1
 
     def check_channels(self, input_shape: tuple[int | None, ...]) -> int:
-        """Returns how many channels the inputs have, or raises what is wrong."""
+        """Returns the number of input channels, or raises if the shape is not valid."""
         channels = input_shape[self.channel_axis]
         if channels is None:
             raise ValueError(
                 f"The channel dimension of the inputs to `{type(self).__name__}` must "
                 f"be defined. Received: input_shape={input_shape}"
             )
-        # It refuses inputs that are too small for the kernel.
+        # This call raises if the inputs are too small for the kernel.
         self.compute_output_shape(input_shape)
         self.input_spec = keras.InputSpec(
             min_ndim=self.rank + 2, axes={self.channel_axis: channels}
@@ -60,7 +60,7 @@ class StochasticConvolution(StochasticLayer):
 
 
 class StochasticPlainConvolution(StochasticConvolution):
-    """What `Conv1D`, `Conv2D` and `Conv3D` share."""
+    """The common part of `Conv1D`, `Conv2D` and `Conv3D`."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class StochasticPlainConvolution(StochasticConvolution):
         channels = inputs.shape[self.channel_axis] // self.groups
         rank = left.shape[-1]
         kernel = keras.ops.reshape(left, (*self.kernel_size, channels, rank))
-        # All groups have the same rows, so each gets the same thin kernel.
+        # All groups have the same rows, so they share one thin kernel.
         kernel = keras.ops.tile(kernel, (1,) * (self.rank + 1) + (self.groups,))
         outputs = self.linear_op(inputs, kernel)
         weights = keras.ops.reshape(right, (rank, self.groups, -1))

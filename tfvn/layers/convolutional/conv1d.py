@@ -16,12 +16,12 @@ class Conv1D(StochasticPlainConvolution, keras.layers.Conv1D):
     """A `keras.layers.Conv1D` whose kernel is a distribution.
 
     With the `"local"` estimator each output element has its exact distribution, but
-    the covariance between positions, which share weights, is dropped.
+    outputs at different positions, which share weights, are sampled independently.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer, the size of the window.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv1D`, with the paddings
             `"valid"`, `"same"` and `"causal"`.
@@ -60,7 +60,7 @@ class Conv1D(StochasticPlainConvolution, keras.layers.Conv1D):
 class VarianceConv1D(Preset, Conv1D, posterior=Variance):
     """A 1D convolution whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -90,16 +90,16 @@ class VarianceConv1D(Preset, Conv1D, posterior=Variance):
 
 
 class GaussianDropoutConv1D(Preset, Conv1D, posterior=GaussianDropout):
-    """A 1D convolution whose weights carry learned Gaussian noise.
+    """A 1D convolution with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer, the size of the window.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.Conv1D` and of
@@ -129,7 +129,7 @@ class GaussianDropoutConv1D(Preset, Conv1D, posterior=GaussianDropout):
 class MeanFieldConv1D(Preset, Conv1D, posterior=MeanField):
     """A 1D convolution whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -164,7 +164,7 @@ class MeanFieldConv1D(Preset, Conv1D, posterior=MeanField):
 class KTiedConv1D(Preset, Conv1D, posterior=KTied):
     """A 1D convolution whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.

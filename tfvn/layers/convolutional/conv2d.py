@@ -12,12 +12,12 @@ class Conv2D(StochasticPlainConvolution, keras.layers.Conv2D):
     """A `keras.layers.Conv2D` whose kernel is a distribution.
 
     With the `"local"` estimator each output element has its exact distribution, but
-    the covariance between positions, which share weights, is dropped.
+    outputs at different positions, which share weights, are sampled independently.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv2D`.
 
@@ -42,7 +42,7 @@ class Conv2D(StochasticPlainConvolution, keras.layers.Conv2D):
 class VarianceConv2D(Preset, Conv2D, posterior=Variance):
     """A 2D convolution whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -72,16 +72,16 @@ class VarianceConv2D(Preset, Conv2D, posterior=Variance):
 
 
 class GaussianDropoutConv2D(Preset, Conv2D, posterior=GaussianDropout):
-    """A 2D convolution whose weights carry learned Gaussian noise.
+    """A 2D convolution with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.Conv2D` and of
@@ -111,7 +111,7 @@ class GaussianDropoutConv2D(Preset, Conv2D, posterior=GaussianDropout):
 class MeanFieldConv2D(Preset, Conv2D, posterior=MeanField):
     """A 2D convolution whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -146,7 +146,7 @@ class MeanFieldConv2D(Preset, Conv2D, posterior=MeanField):
 class KTiedConv2D(Preset, Conv2D, posterior=KTied):
     """A 2D convolution whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.

@@ -17,12 +17,12 @@ class Conv2DTranspose(StochasticConvolution, keras.layers.Conv2DTranspose):
     """A `keras.layers.Conv2DTranspose` whose kernel is a distribution.
 
     With the `"local"` estimator each output element has its exact distribution, but
-    the covariance between positions, which share weights, is dropped.
+    outputs at different positions, which share weights, are sampled independently.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv2DTranspose`.
 
@@ -98,7 +98,7 @@ class Conv2DTranspose(StochasticConvolution, keras.layers.Conv2DTranspose):
 class VarianceConv2DTranspose(Preset, Conv2DTranspose, posterior=Variance):
     """A transposed 2D convolution whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -131,16 +131,16 @@ class VarianceConv2DTranspose(Preset, Conv2DTranspose, posterior=Variance):
 class GaussianDropoutConv2DTranspose(
     Preset, Conv2DTranspose, posterior=GaussianDropout
 ):
-    """A transposed 2D convolution whose weights carry learned Gaussian noise.
+    """A transposed 2D convolution with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.Conv2DTranspose` and of
@@ -171,7 +171,7 @@ class GaussianDropoutConv2DTranspose(
 class MeanFieldConv2DTranspose(Preset, Conv2DTranspose, posterior=MeanField):
     """A transposed 2D convolution whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -207,7 +207,7 @@ class MeanFieldConv2DTranspose(Preset, Conv2DTranspose, posterior=MeanField):
 class KTiedConv2DTranspose(Preset, Conv2DTranspose, posterior=KTied):
     """A transposed 2D convolution whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.

@@ -12,12 +12,12 @@ class Conv3D(StochasticPlainConvolution, keras.layers.Conv3D):
     """A `keras.layers.Conv3D` whose kernel is a distribution.
 
     With the `"local"` estimator each output element has its exact distribution, but
-    the covariance between positions, which share weights, is dropped.
+    outputs at different positions, which share weights, are sampled independently.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or three integers, the size of the window.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv3D`.
 
@@ -41,7 +41,7 @@ class Conv3D(StochasticPlainConvolution, keras.layers.Conv3D):
 class VarianceConv3D(Preset, Conv3D, posterior=Variance):
     """A 3D convolution whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -71,16 +71,16 @@ class VarianceConv3D(Preset, Conv3D, posterior=Variance):
 
 
 class GaussianDropoutConv3D(Preset, Conv3D, posterior=GaussianDropout):
-    """A 3D convolution whose weights carry learned Gaussian noise.
+    """A 3D convolution with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or three integers, the size of the window.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.Conv3D` and of
@@ -110,7 +110,7 @@ class GaussianDropoutConv3D(Preset, Conv3D, posterior=GaussianDropout):
 class MeanFieldConv3D(Preset, Conv3D, posterior=MeanField):
     """A 3D convolution whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.
@@ -145,7 +145,7 @@ class MeanFieldConv3D(Preset, Conv3D, posterior=MeanField):
 class KTiedConv3D(Preset, Conv3D, posterior=KTied):
     """A 3D convolution whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         filters: Positive integer, the number of output channels.

@@ -16,18 +16,18 @@ Tensor = Any
 class DepthwiseConv2D(StochasticConvolution, keras.layers.DepthwiseConv2D):
     """A `keras.layers.DepthwiseConv2D` whose kernel is a distribution.
 
-    As a matrix, the kernel has a row for each place of the window and a column for
-    each output channel. With the `"local"` estimator each output element has its
-    exact distribution, but the covariance between positions, which share weights, is
-    dropped.
+    As a matrix, the kernel has a row for each position in the window and a column for
+    each output channel. With the `"local"` estimator each output element has its exact
+    distribution, but outputs at different positions, which share weights, are sampled
+    independently.
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.DepthwiseConv2D`. Its
-            `depthwise_initializer`, `depthwise_regularizer` and
-            `depthwise_constraint` act as those of the kernel do elsewhere.
+            `depthwise_initializer`, `depthwise_regularizer` and `depthwise_constraint`
+            act like those of the kernel in other layers.
 
     Input shape:
         `(batch_size, height, width, channels)`, or with the channels first.
@@ -97,7 +97,7 @@ class DepthwiseConv2D(StochasticConvolution, keras.layers.DepthwiseConv2D):
     def factored_op(self, inputs: Tensor, left: Tensor, right: Tensor) -> Tensor:
         channels = inputs.shape[self.channel_axis]
         rank = left.shape[-1]
-        # All channels have the same rows, so each gets the same thin kernel.
+        # All channels have the same rows, so they share one thin kernel.
         kernel = keras.ops.reshape(left, (*self.kernel_size, 1, rank))
         kernel = keras.ops.tile(kernel, (1,) * self.rank + (channels, 1))
         outputs = self.linear_op(inputs, kernel)
@@ -108,7 +108,7 @@ class DepthwiseConv2D(StochasticConvolution, keras.layers.DepthwiseConv2D):
 class VarianceDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=Variance):
     """A depthwise 2D convolution whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.
@@ -140,15 +140,15 @@ class VarianceDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=Variance):
 class GaussianDropoutDepthwiseConv2D(
     Preset, DepthwiseConv2D, posterior=GaussianDropout
 ):
-    """A depthwise 2D convolution whose weights carry learned Gaussian noise.
+    """A depthwise 2D convolution with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
@@ -179,7 +179,7 @@ class GaussianDropoutDepthwiseConv2D(
 class MeanFieldDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=MeanField):
     """A depthwise 2D convolution whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.
@@ -214,7 +214,7 @@ class MeanFieldDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=MeanField):
 class KTiedDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=KTied):
     """A depthwise 2D convolution whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.

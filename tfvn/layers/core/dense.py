@@ -16,35 +16,34 @@ Tensor = Any
 class Dense(StochasticLayer, keras.layers.Dense):
     """A `keras.layers.Dense` whose kernel is a distribution.
 
-    It computes `activation(inputs @ kernel + bias)` for a kernel that is drawn anew
-    in every call, in training and at inference.
+    It computes `activation(inputs @ kernel + bias)`, and samples a new kernel in every
+    call, in training and at inference.
 
     Args:
         units: Positive integer, dimensionality of the output.
-        posterior: What is learned about the kernel: `"mean_field"`, `"k_tied"`,
+        posterior: The learned distribution of the kernel: `"mean_field"`, `"k_tied"`,
             `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`.
-        prior: What the posterior is measured against: `"normal"`, `"log_uniform"`,
-            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
-            `tfd.Distribution` that broadcasts to the kernel, or `None` for no KL.
-            `"auto"` is the posterior's own default. A distribution with a
-            `tf.Variable`, a `keras.Variable` or a `tfp.util.TransformedVariable` among
-            its parameters is learned, in the variable group `"prior"`.
-        estimator: How noise reaches the output: `"local"`, `"flipout"`, `"weights"`
+        prior: The distribution that the KL compares the posterior with: `"normal"`,
+            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
+            `"spike_and_slab"`, a `tfd.Distribution` that broadcasts to the kernel, or
+            `None` for no KL. `"auto"` is the default of the posterior. If a
+            `tf.Variable`, a `keras.Variable` or a `tfp.util.TransformedVariable` is among
+            its parameters, the layer trains it, in the variable group `"prior"`.
+        estimator: How the layer samples its outputs: `"local"`, `"flipout"`, `"weights"`
             or `"mean"`. `None` is the default for the posterior.
-        kl_method: `"analytic"`, `"monte_carlo"` (one sample; the one of the forward
-            pass where the estimator draws kernels), or `"auto"`, which is analytic
-            wherever there is a closed form.
+        kl_method: `"analytic"`, `"monte_carlo"` (one sample; that of the forward pass if
+            the estimator samples kernels), or `"auto"`, which is analytic if there is a
+            closed form.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`. `None` is for a `tfvn.Model`,
             which finds it; in a stock Keras model it acts as 1, with a warning.
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise. `None` is a seed that
-            `keras.utils.set_random_seed` determines.
-        **kwargs: Every other argument of `keras.layers.Dense`. Its
-            `kernel_initializer`, `kernel_regularizer` and `kernel_constraint` act on
-            the variable that stands where the kernel would: the means or, in a variance
-            layer, the scales.
+        seed: Integer seed of the noise. `None` takes a seed that depends on
+            `keras.utils.set_random_seed`.
+        **kwargs: Every other argument of `keras.layers.Dense`. Its `kernel_initializer`,
+            `kernel_regularizer` and `kernel_constraint` act on the variable that replaces
+            the kernel: the means or, in a variance layer, the scales.
 
     Input shape:
         `(batch_size, ..., input_dim)`.
@@ -108,10 +107,10 @@ class Dense(StochasticLayer, keras.layers.Dense):
 class VarianceDense(Preset, Dense, posterior=Variance):
     """A dense layer whose weights have mean zero and learned variances.
 
-    All that the layer knows is in the variances: the mean of its output is zero for
-    every input, and following layers tell inputs apart by how widely it spreads.
-    Averaging predictions over several calls makes them good; replacing the weights by
-    their means makes them a random guess.
+    The layer stores what it learns in the variances: the mean of its output is zero for
+    every input, and later layers tell inputs apart by the spread of the output. Average
+    the predictions of several calls; predictions with the mean weights are random
+    guesses.
 
     With the default prior the KL is constant, so the layer adds nothing to the loss.
 
@@ -142,19 +141,19 @@ class VarianceDense(Preset, Dense, posterior=Variance):
 
 
 class GaussianDropoutDense(Preset, Dense, posterior=GaussianDropout):
-    """A dense layer whose weights carry learned Gaussian noise.
+    """A dense layer with learned Gaussian noise on its weights.
 
     A weight is `N(mean, alpha mean^2)`. With the default prior, the log-uniform, the KL
-    pulls `alpha` up until the data hold it; an `alpha` that the whole layer shares
-    often escapes, and the layer turns into a variance layer. Adam moves log alpha by
-    about its rate per step, so give the scale group a rate of its own, of about 1e-2,
-    to see it soon.
+    increases `alpha` until the data stop it. If the whole layer shares one `alpha`, the
+    data often do not stop it, and the layer turns into a variance layer. Adam moves log
+    alpha by about its learning rate per step; to see this soon, give the scale group its
+    own learning rate of about 1e-2.
 
     Args:
         units: Positive integer, dimensionality of the output.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.Dense` and of
@@ -184,7 +183,7 @@ class GaussianDropoutDense(Preset, Dense, posterior=GaussianDropout):
 class MeanFieldDense(Preset, Dense, posterior=MeanField):
     """A dense layer whose weights are independent Normals.
 
-    The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`.
+    The default prior is a Normal of standard deviation `sqrt(2 / fan_in)`.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -218,9 +217,9 @@ class MeanFieldDense(Preset, Dense, posterior=MeanField):
 class KTiedDense(Preset, Dense, posterior=KTied):
     """A dense layer whose weights are Normals with scales of low rank.
 
-    The standard deviations of the kernel form a matrix of low rank, so the layer has
-    few more parameters than a deterministic one, and trains faster than a mean-field
-    layer. The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`.
+    The standard deviations of the kernel form a matrix of low rank, so the layer has only
+    a few more parameters than a deterministic one, and trains faster than a mean-field
+    layer. The default prior is a Normal of standard deviation `sqrt(2 / fan_in)`.
 
     Args:
         units: Positive integer, dimensionality of the output.

@@ -18,15 +18,15 @@ Tensor = Any
 class EinsumDense(StochasticLayer, keras.layers.EinsumDense):
     """A `keras.layers.EinsumDense` whose kernel is a distribution.
 
-    As a matrix, the kernel has a row for each entry of the axes it shares with the
-    input and a column for each entry of the axes that only the output has; an
-    equation without such an axis is refused.
+    As a matrix, the kernel has a row for each entry of the axes it shares with the input,
+    and a column for each entry of the axes that only the output has. The layer refuses an
+    equation without such an axis.
 
     Args:
-        equation: Einsum equation, `"abc,cd->abd"` or `"...x,xy->...y"` for instance.
-        output_shape: Shape of the output without the batch and without axes that an
-            ellipsis stands for.
-        posterior: See `tfvn.layers.Dense`, as are `prior`, `estimator`, `kl_method`,
+        equation: Einsum equation, for example `"abc,cd->abd"` or `"...x,xy->...y"`.
+        output_shape: Shape of the output without the batch and without the axes of an
+            ellipsis.
+        posterior: See `tfvn.layers.Dense`, also for `prior`, `estimator`, `kl_method`,
             `kl_weight`, `bias_posterior`, `bias_prior` and `seed`.
         **kwargs: Every other argument of `keras.layers.EinsumDense`.
 
@@ -80,7 +80,8 @@ class EinsumDense(StochasticLayer, keras.layers.EinsumDense):
             )
         summed = set(inputs) - set(kernel) - set(outputs) - {"."}
         if summed:
-            # Its entries share a weight, so their noise adds up before it is squared.
+            # Entries along these axes share a weight, so their noise adds up before it
+            # is squared.
             raise ValueError(
                 f"The axes {sorted(summed)} of the inputs are summed over without the "
                 "kernel; sum them in a layer of its own before this one. "
@@ -127,7 +128,7 @@ class EinsumDense(StochasticLayer, keras.layers.EinsumDense):
                 f"size. Received: bias_axes={self.bias_axes!r} with "
                 f"equation={self.equation!r} and input_shape={input_shape}"
             )
-        # From the first axis that has a bias on; axes without one broadcast.
+        # The shape starts at the first axis with a bias; axes without a bias broadcast.
         first = min(self._outputs.index(label) for label in self.bias_axes)
         return tuple(
             sizes[label] if label in self.bias_axes else 1
@@ -138,7 +139,8 @@ class EinsumDense(StochasticLayer, keras.layers.EinsumDense):
         return keras.ops.einsum(self.equation, inputs, kernel)
 
     def factored_op(self, inputs: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        # The columns give way to one axis of factors, and come back after it.
+        # The first product replaces the columns by one axis of factors; the second
+        # restores them.
         factor = _unused(self._inputs + self._kernel_labels + self._outputs, 1)
         rows, columns = "".join(self._rows), "".join(self._columns)
         thin = "".join(label for label in self._outputs if label not in columns)
@@ -175,7 +177,7 @@ def _unused(labels: str, count: int) -> str:
 class VarianceEinsumDense(Preset, EinsumDense, posterior=Variance):
     """A dense einsum layer whose weights have mean zero and learned variances.
 
-    See `tfvn.VarianceDense` for what such a layer is.
+    `tfvn.VarianceDense` explains such layers.
 
     Args:
         equation: Einsum equation, `"...x,xy->...y"` for instance.
@@ -205,16 +207,16 @@ class VarianceEinsumDense(Preset, EinsumDense, posterior=Variance):
 
 
 class GaussianDropoutEinsumDense(Preset, EinsumDense, posterior=GaussianDropout):
-    """A dense einsum layer whose weights carry learned Gaussian noise.
+    """A dense einsum layer with learned Gaussian noise on its weights.
 
-    See `tfvn.GaussianDropoutDense` for what such a layer is.
+    `tfvn.GaussianDropoutDense` explains such layers.
 
     Args:
         equation: Einsum equation, `"...x,xy->...y"` for instance.
         output_shape: Shape of the output without the batch.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.EinsumDense` and of
@@ -246,7 +248,7 @@ class GaussianDropoutEinsumDense(Preset, EinsumDense, posterior=GaussianDropout)
 class MeanFieldEinsumDense(Preset, EinsumDense, posterior=MeanField):
     """A dense einsum layer whose weights are independent Normals.
 
-    See `tfvn.MeanFieldDense` for what such a layer is.
+    `tfvn.MeanFieldDense` explains such layers.
 
     Args:
         equation: Einsum equation, `"...x,xy->...y"` for instance.
@@ -283,7 +285,7 @@ class MeanFieldEinsumDense(Preset, EinsumDense, posterior=MeanField):
 class KTiedEinsumDense(Preset, EinsumDense, posterior=KTied):
     """A dense einsum layer whose weights are Normals with scales of low rank.
 
-    See `tfvn.KTiedDense` for what such a layer is.
+    `tfvn.KTiedDense` explains such layers.
 
     Args:
         equation: Einsum equation, `"...x,xy->...y"` for instance.

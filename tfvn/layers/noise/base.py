@@ -1,4 +1,4 @@
-"""What layers with multiplicative noise share."""
+"""Base classes of layers with multiplicative noise."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from tfvn.utils.validation import check_number
 
 Tensor = Any
 
-# float16 ends at 65,504. Noise with heavy tails is cut at the square root of that, so that
-# its product with an activation of that size is a number.
+# The largest float16 is 65,504. Noise with heavy tails is clipped at the square root of
+# that, so that its product with an activation of that size stays finite.
 _LARGEST_HALF = 255.0
 
 
@@ -25,12 +25,12 @@ class NoiseSource:
 
     Args:
         noise: An alias, a config, or a scalar `tfd.Distribution`.
-        normalize: Whether to divide by the mean, or the median where there is none.
+        normalize: Whether to divide by the mean, or by the median if there is no mean.
 
     Attributes:
         law: The law as it was given.
-        divisor: What its draws are divided by.
-        quiet: The factor that stands for the noise where none is drawn.
+        divisor: The number that draws are divided by.
+        quiet: The factor that replaces the noise when none is drawn.
     """
 
     def __init__(self, noise: Any, normalize: bool):
@@ -45,7 +45,7 @@ class NoiseSource:
         self.quiet = 1.0 if normalize else center
 
     def draw(self, shape: Any, seed: Tensor, dtype: Any) -> Tensor:
-        """Draws factors, in float32 whatever type they are returned in."""
+        """Draws factors in float32, and returns them in another type."""
         factors = noise_laws.sample(self.law, shape, seed)
         if self.divisor != 1.0:
             factors *= 1.0 / self.divisor
@@ -63,8 +63,8 @@ class NoiseLayer(keras.Layer):
     Args:
         *args: Arguments of the Keras twin.
         noise: Law of the noise, an alias or a scalar `tfd.Distribution`.
-        normalize: Whether to divide the noise by its mean, or by its median where it has
-            no mean, so that at inference nothing happens.
+        normalize: Whether to divide the noise by its mean, or by its median if it has no
+            mean, so that the layer does nothing at inference.
         seed: Integer seed of the noise.
         **kwargs: Further arguments of the Keras twin.
 
@@ -85,7 +85,8 @@ class NoiseLayer(keras.Layer):
     ):
         super().__init__(*args, **kwargs)
         if hasattr(self, "seed_generator"):
-            # Keras's, which an LSTM cell has, gives all replicas the same noise.
+            # An LSTM cell has a generator of Keras, which gives all replicas the same
+            # noise.
             private.untrack(self, self.seed_generator)
         self.source = NoiseSource(noise, normalize)
         self.noise = self.source.law
@@ -99,12 +100,12 @@ class NoiseLayer(keras.Layer):
         training: bool | None,
         source: NoiseSource | None = None,
     ) -> Tensor:
-        """Returns noise or, where none is drawn, the number that stands for it.
+        """Returns noise or, when none is drawn, the number that replaces it.
 
         Args:
             shape: Shape of the noise.
             training: Whether the layer is being trained.
-            source: Where the noise comes from, if not from the layer's `noise`.
+            source: The source of the noise; `None` is the layer's own.
         """
         source = source or self.source
         now = passes.current()
@@ -116,7 +117,7 @@ class NoiseLayer(keras.Layer):
         return source.draw(shape, seed, self.compute_dtype)
 
     def as_floats(self, inputs: Tensor) -> Tensor:
-        """Returns inputs of integers or truth values as numbers that noise can multiply."""
+        """Returns the inputs, with integers and booleans converted to floats."""
         inputs = tf.convert_to_tensor(inputs)
         is_floating = inputs.dtype.is_floating or inputs.dtype.is_complex
         return inputs if is_floating else tf.cast(inputs, self.compute_dtype)
@@ -131,13 +132,13 @@ class NoiseLayer(keras.Layer):
 
 
 class NoisyKernelLayer(WeightedKL, NoiseLayer):
-    """A noise layer with weights of its own, which may have a Normal factor of the prior.
+    """A noise layer with weights, whose prior may have a Normal factor.
 
     Args:
         *args: Arguments of the Keras twin.
         prior_scale: Standard deviation `s` of the Normal factor of the prior, which adds
-            weight decay, `sum(w^2) / (2 s^2)`, to the loss. `None` leaves the factor flat.
-            A `tfvn.Model` counts the term as it does a KL and divides it by the number of
+            weight decay, `sum(w^2) / (2 s^2)`, to the loss. `None` leaves the factor
+            flat. A `tfvn.Model` treats the term like a KL and divides it by the number of
             training examples.
         kl_weight: Factor of that term; with a loss that is a mean over examples, in a stock
             Keras model, `1 / number_of_training_examples`.
@@ -167,7 +168,7 @@ class NoisyKernelLayer(WeightedKL, NoiseLayer):
 
     @property
     def prior_weights(self) -> list[keras.Variable]:
-        """The weights that the prior is about: all but the bias."""
+        """The weights that have the prior: all except the bias."""
         return [private.own_kernel(self)]
 
     def negative_log_prior(self) -> Tensor:
@@ -190,7 +191,7 @@ class NoisyKernelLayer(WeightedKL, NoiseLayer):
 
 
 def multiply(tensor: Tensor, factors: Tensor) -> Tensor:
-    """Returns a product, without computing one by the number 1."""
+    """Returns the product, and skips the multiplication if the factor is the number 1."""
     is_one = isinstance(factors, float) and factors == 1.0
     return tensor if is_one else tensor * factors
 
@@ -198,12 +199,12 @@ def multiply(tensor: Tensor, factors: Tensor) -> Tensor:
 def second_source(
     name: str, noise: Any, is_used: bool, first: NoiseSource, normalize: bool
 ) -> NoiseSource:
-    """Returns the noise of a joint structure's other factor.
+    """Returns the noise of the second factor of a joint structure.
 
     Args:
-        name: The argument that gives it.
+        name: The name of the argument.
         noise: Its value; `None` is the same law as the first.
-        is_used: Whether the structure has the factor beside another.
+        is_used: Whether the structure has a second factor.
         first: The noise of the first factor.
         normalize: As in `NoiseSource`.
     """

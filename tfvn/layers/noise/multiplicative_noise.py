@@ -15,30 +15,30 @@ Tensor = Any
 class MultiplicativeNoise(NoiseLayer):
     """Multiplies each unit by noise: `keras.layers.Dropout` for any law.
 
-    Noise on a unit is noise on its row of the next kernel. A weight of `N(0, s^2)` times
-    the noise is a scale mixture, so to train under the noise is to look for the mode under
-    a prior with the structure of automatic relevance determination, in which the weights
-    of a unit live and die together; `tfvn.distributions.marginal_prior` gives it.
+    Noise on a unit acts like noise on its row of the next kernel. A weight of `N(0, s^2)`
+    times the noise is a scale mixture, so training with the noise looks for the mode
+    under a prior of automatic relevance determination, which keeps or removes all weights
+    of a unit together. `tfvn.distributions.marginal_prior` returns this prior.
 
-    Hron et al. showed that noise shared by a row, read as a posterior of the weights, is
-    degenerate: its mass is on the directions of the weights, and its KL to a log-uniform
-    prior is infinite. Read as a posterior of the noise alone it is sound, but the weights
-    then are parameters that nothing regularises, and may overfit.
+    Hron et al. showed that noise shared by a row is degenerate as a posterior of the
+    weights: its mass is on the directions of the weights, and its KL to a log-uniform
+    prior is infinite. As a posterior of the noise alone it is sound, but then nothing
+    regularises the weights, and they may overfit.
 
     Args:
         noise: Law of the noise: `"bernoulli"`, `"gaussian"`, `"rayleigh"`,
-            `"inverse_nakagami"`, `"half_cauchy"`, one of these with parameters by
+            `"inverse_nakagami"`, `"half_cauchy"`, one of these with parameters from
             `tfvn.distributions.noise_law`, or a scalar `tfd.Distribution`.
-        noise_shape: Shape of the noise, which is repeated along axes of size 1. `None`, or
-            `None` for an axis, is that of the inputs.
-        normalize: Whether to divide the noise by its mean, or by its median where it has
-            no mean, so that at inference nothing happens.
+        noise_shape: Shape of the noise, which is repeated along axes of size 1. `None` is
+            the shape of the inputs, and `None` for an axis is the size of that axis.
+        normalize: Whether to divide the noise by its mean, or by its median if it has no
+            mean, so that the layer does nothing at inference.
         seed: Integer seed of the noise.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: Tensor of any rank.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        training: Whether to draw noise. Ensembles draw it at inference too.
 
     Input shape:
         Any.

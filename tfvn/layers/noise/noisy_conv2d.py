@@ -25,10 +25,10 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
     """A `keras.layers.Conv2D` with multiplicative noise on its kernel.
 
     All positions of a window share their noise, which keeps the layer equivariant to
-    translations, and it is drawn once per forward pass for the whole batch.
+    translations. The layer draws the noise once per forward pass for the whole batch.
 
-    - `structure="channels"`: one factor for each pair of a channel and a filter, so that a
-      filter can do without a channel.
+    - `structure="channels"`: one factor for each pair of a channel and a filter, so that
+      a filter can ignore a channel.
     - `"filters"`: one factor for each filter. With Bernoulli noise it is spatial dropout of
       the outputs, before the bias.
     - `"channels_and_filters"`: the product of both.
@@ -38,13 +38,13 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
         kernel_size: Integer or pair of integers, the size of the window.
         noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"channels"`, `"filters"` or `"channels_and_filters"`.
-        filter_noise: Law of the filters' factor in the joint structure, if not `noise`.
-        normalize: See `tfvn.NoisyDense`, as are `prior_scale`, `kl_weight` and `seed`.
+        filter_noise: Law of the filter factor in the joint structure; `None` is `noise`.
+        normalize: See `tfvn.NoisyDense`, also for `prior_scale`, `kl_weight` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv2D`.
 
     Call arguments:
         inputs: Tensor of rank 4.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        training: Whether to draw noise. Ensembles draw it at inference too.
 
     Input shape:
         As `keras.layers.Conv2D`.

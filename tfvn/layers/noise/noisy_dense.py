@@ -23,20 +23,21 @@ class NoisyDense(NoisyKernelLayer, keras.layers.Dense):
     Bernoulli. With `"dropconnect"` each weight has its own noise, drawn once per forward
     pass for the whole batch: `activation(inputs @ (noise * kernel) + bias)`.
 
-    Hron et al. showed that noise shared by a row, read as a posterior of the weights, is
-    degenerate: its mass is on the directions of the weights, and its KL to a log-uniform
-    prior is infinite. Read as a posterior of the noise alone it is sound, but the weights
-    then are parameters that nothing regularises, unless `prior_scale` does.
+    Hron et al. showed that noise shared by a row is degenerate as a posterior of the
+    weights: its mass is on the directions of the weights, and its KL to a log-uniform
+    prior is infinite. As a posterior of the noise alone it is sound, but then only
+    `prior_scale` regularises the weights.
 
     Args:
         units: Positive integer, dimensionality of the output.
         noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"ard"` or `"dropconnect"`.
-        normalize: Whether to divide the noise by its mean, or by its median where it has
-            no mean, so that at inference the layer is its Keras twin.
-        prior_scale: Standard deviation of the Normal factor of the prior, which adds weight
-            decay of the kernel, `sum(w^2) / (2 prior_scale^2)`, to the loss, or `None`. A
-            `tfvn.Model` divides it by the number of training examples, as it does a KL.
+        normalize: Whether to divide the noise by its mean, or by its median if it has no
+            mean, so that the layer equals the Keras layer at inference.
+        prior_scale: Standard deviation of the Normal factor of the prior, which adds
+            weight decay of the kernel, `sum(w^2) / (2 prior_scale^2)`, to the loss, or
+            `None`. A `tfvn.Model` divides it by the number of training examples, like a
+            KL.
         kl_weight: Factor of that term; in a stock Keras model, with a loss that is a mean
             over examples, `1 / number_of_training_examples`.
         seed: Integer seed of the noise.
@@ -44,7 +45,7 @@ class NoisyDense(NoisyKernelLayer, keras.layers.Dense):
 
     Call arguments:
         inputs: Tensor of rank 2 or more.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        training: Whether to draw noise. Ensembles draw it at inference too.
 
     Input shape:
         As `keras.layers.Dense`.

@@ -23,22 +23,22 @@ _NUM_GATES = 4
 class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
     """A `keras.layers.LSTMCell` with multiplicative noise on its inputs.
 
-    Inside a `keras.layers.RNN` the noise is drawn once per sequence, independently for
-    each example, and held for all steps; the hidden state has none. A call of the cell by
-    itself is a sequence of one step; in another layer it is drawn once per call of that
-    layer. See `tfvn.NoisyLSTM`.
+    Inside a `keras.layers.RNN` the cell draws the noise once per sequence, independently
+    for each example, and uses it in all steps; the hidden state has no noise. If you call
+    the cell directly, it draws for that one step; if another layer calls it, it draws
+    once per call of that layer. See `tfvn.NoisyLSTM`.
 
     Args:
         units: Positive integer, dimensionality of the output.
         noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
         gates: `"tied"` or `"untied"`.
-        normalize: See `tfvn.NoisyDense`, as are `prior_scale`, `kl_weight` and `seed`.
+        normalize: See `tfvn.NoisyDense`, also for `prior_scale`, `kl_weight` and `seed`.
         **kwargs: Every other argument of `keras.layers.LSTMCell`.
 
     Call arguments:
         inputs: A step, of shape `(batch_size, input_dim)`.
         states: The hidden state and the cell state.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        training: Whether to draw noise. Ensembles draw it at inference too.
 
     Example:
 
@@ -83,19 +83,19 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
     ):
         arguments = given(locals(), "gates")
         if gates == "untied":
-            # Keras's own dropout then has a mask for each gate as well.
+            # Then Keras's own dropout has a mask for each gate, too.
             arguments["implementation"] = 1
         super().__init__(**arguments)
         self.gates = check_choice("gates", gates, GATES)
 
     @property
     def prior_weights(self) -> list[keras.Variable]:
-        """The weights that the prior is about: all but the bias."""
+        """The weights that have the prior: all except the bias."""
         return [self.kernel, self.recurrent_kernel]
 
     def get_dropout_mask(self, step_input: Tensor) -> Any:
-        # The first that an `RNN` asks for before it loops over the steps. Here, a loss and
-        # a seed are outside of the loop.
+        # `RNN` asks for this mask first, before it loops over the steps. Here a loss
+        # and a seed are still outside of the loop.
         self.hold_for_sequence(step_input)
         return super().get_dropout_mask(step_input)
 
@@ -140,17 +140,18 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
 class NoisyLSTM(ReplacesCell, keras.layers.LSTM):
     """A `keras.layers.LSTM` with multiplicative noise on its inputs.
 
-    The noise is drawn once per sequence, independently for each example, and held for all
-    steps; the hidden state has none. With `gates="tied"` an input has one factor for all
-    gates, so that an input is used or not; with `"untied"` it has one for each gate, and
-    may serve some of them only. The cuDNN kernel, which knows no such noise, is not used.
+    The layer draws the noise once per sequence, independently for each example, and uses
+    it in all steps; the hidden state has no noise. With `gates="tied"` an input has one
+    factor for all gates, so that it is used in all or none of them; with `"untied"` it
+    has one factor for each gate. The layer does not use the cuDNN kernel, which cannot
+    apply such noise.
 
     Args:
         units: Positive integer, dimensionality of the output.
         noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
         gates: `"tied"` or `"untied"`.
-        normalize: Whether to divide the noise by its mean, or by its median where it has
-            no mean, so that at inference the layer is its Keras twin.
+        normalize: Whether to divide the noise by its mean, or by its median if it has no
+            mean, so that the layer equals the Keras layer at inference.
         prior_scale: Standard deviation of the Normal factor of the prior of both kernels,
             or `None`; see `tfvn.NoisyDense`.
         kl_weight: Factor of the term that `prior_scale` adds to the loss.
@@ -159,7 +160,7 @@ class NoisyLSTM(ReplacesCell, keras.layers.LSTM):
     Call arguments:
         sequences: As in `keras.layers.LSTM`.
         mask: As in `keras.layers.LSTM`.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        training: Whether to draw noise. Ensembles draw it at inference too.
         initial_state: As in `keras.layers.LSTM`.
 
     Input shape:

@@ -24,25 +24,25 @@ class NoisyResidual(NoiseLayer):
     """A residual connection around a block whose inputs are noisy: `x + block(noise * x)`.
 
     With `structure="depth"` an example has one factor, which scales all weights that read
-    the inputs: where it is zero the block, if it has no bias, is skipped. If the block is
-    also a single ReLU layer and the noise Bernoulli, this is stochastic depth. With
-    `"ard"` each unit has a factor, and `"depth_and_ard"` is the product of both. Noise is
-    drawn independently for each example.
+    the inputs. If it is zero, a block without biases is skipped; if the block is a single
+    ReLU layer and the noise Bernoulli, this is stochastic depth. With `"ard"` each unit
+    has a factor, and `"depth_and_ard"` is the product of both. The noise is independent
+    for each example.
 
     Args:
         block: A layer, or a model, whose outputs have the shape of its inputs.
         noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"depth"`, `"ard"` or `"depth_and_ard"`.
-        depth_noise: Law of the depth's factor in the joint structure, if not `noise`.
-        normalize: Whether to divide the noise by its mean, or by its median where it has
-            no mean, so that at inference this is a plain residual connection.
+        depth_noise: Law of the depth factor in the joint structure; `None` is `noise`.
+        normalize: Whether to divide the noise by its mean, or by its median if it has no
+            mean, so that this is a plain residual connection at inference.
         seed: Integer seed of the noise.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: What the block takes, a tensor.
-        mask: Passed on to the block, if it takes one.
-        training: Whether noise is drawn. In an ensemble it is drawn at inference too.
+        inputs: A tensor, the input of the block.
+        mask: The mask for the block, if it takes one.
+        training: Whether to draw noise. Ensembles draw it at inference too.
 
     Input shape:
         That of the block.

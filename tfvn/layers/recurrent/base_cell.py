@@ -1,4 +1,4 @@
-"""What the cells of recurrent layers with random kernels share."""
+"""Base class of recurrent cells with random kernels."""
 
 from typing import Any
 
@@ -14,24 +14,25 @@ Tensor = Any
 
 
 class NoWeightError(AttributeError, NotImplementedError):
-    """A cell has no single kernel now.
+    """Raised when a cell has no single kernel.
 
-    An attribute is missing, as far as Python is concerned. To Keras, which asks for
-    kernels in order to try a fused implementation, the implementation is: it then runs
-    the steps.
+    For Python, the attribute is missing. Keras asks for kernels to try a fused
+    implementation, and takes the error as a sign that there is none: it then runs the
+    steps.
     """
 
 
 class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
     """Turns a Keras cell into one whose kernels are distributions.
 
-    A subclass inherits from this class and from its Keras twin, and says how many
-    `gates` it has, the shape of its bias, and its `flipped_step`.
+    A subclass inherits from this class and from a Keras cell, its twin, and defines the
+    number of its `gates`, the shape of its bias, and its `flipped_step`.
 
-    The kernel and the recurrent kernel each have a posterior, of the same kind. Both are
-    drawn before the first step of a sequence and held until the last, and the KL is
-    added to the loss then. A cell that is called by itself draws for that one step; one
-    that a layer other than `keras.layers.RNN` calls, for all steps in a call of that layer.
+    The kernel and the recurrent kernel each have a posterior, of the same kind. The cell
+    samples both before the first step of a sequence, keeps them until the last, and adds
+    the KL to the loss once. If you call the cell directly, it samples for that one step;
+    if a layer other than `keras.layers.RNN` calls it, it samples once per call of that
+    layer.
     """
 
     kernels = ("kernel", "recurrent_kernel")
@@ -40,10 +41,10 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
 
     @property
     def recurrent_posterior(self) -> Posterior:
-        """What is learned about the recurrent kernel."""
+        """The posterior of the recurrent kernel."""
         return self._random_weights[1].posterior
 
-    # What a cell provides.
+    # Subclasses override these.
 
     @property
     def bias_shape(self) -> tuple[int, ...]:
@@ -51,19 +52,19 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
         return (self.gates * self.units,)
 
     def make_bias_initializer(self) -> Any:
-        """Returns what the bias, or its means, start from."""
+        """Returns the initializer of the bias, or of its means."""
         return self.bias_initializer
 
     def flipped_step(
         self, inputs: Tensor, states: Any, training: bool | None
     ) -> tuple[Tensor, Any]:
-        """Returns what the twin's `call` does, where every example has its own kernels.
+        """Returns the result of the twin's `call` if every example has its own kernels.
 
-        Its products are those of `input_gates` and `state_gates`.
+        It computes its products with `input_gates` and `state_gates`.
         """
         raise NotImplementedError
 
-    # What a step is made of, where every example has its own kernels.
+    # The parts of a step if every example has its own kernels.
 
     def input_gates(self, inputs: Tensor, training: bool | None) -> list[Tensor]:
         """Returns the inputs, with dropout, times the kernel, gate by gate."""
@@ -93,7 +94,7 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
         inputs = inputs if mask is None else inputs * mask
         return tf.split(self._held.product(name, inputs), self.gates, axis=-1)
 
-    # What all cells do.
+    # All cells share these.
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         input_dim = input_shape[-1]
@@ -112,8 +113,9 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
         )
         options = self._options("recurrent")
         if options["initializer"] is None and not self.recurrent_posterior.zero_mean:
-            # As in Keras, for means. Scales, whose squares count, can't be orthogonal
-            # to anything; they start as a variance layer's, which are about as large.
+            # Means start as in Keras. Orthogonal scales make no sense, because only
+            # their squares count; they start like those of a variance layer, which have
+            # about the same size.
             options["initializer"] = keras.initializers.Orthogonal()
         self._random_weights[1].build(self.add_weight, recurrent_kernel, **options)
         initializer = self.make_bias_initializer()
@@ -124,18 +126,18 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
     def step(self, inputs: Tensor, states: Any, training: bool) -> Any:
         if self._held.weight("kernel") is None:
             return self.flipped_step(inputs, states, training)
-        # Keras's own step, which reads the kernels off the properties below.
+        # Keras's own step, which reads the kernels from the properties below.
         return super().step(inputs, states, training)
 
     def get_recurrent_dropout_mask(self, step_input: Tensor) -> Any:
         mask = super().get_recurrent_dropout_mask(step_input)
-        # The last that an `RNN` asks for before its loop. In the loop it would be too
-        # late: each step would draw anew, and no loss can leave it.
+        # `RNN` asks for this mask last, before its loop. Inside the loop it would be
+        # too late: each step would draw again, and a loss cannot leave the loop.
         self.hold_for_sequence(step_input)
         return mask
 
     def _create_dropout_mask(self, step_input: Tensor, dropout_rate: float) -> Any:
-        # As Keras does, but with seeds for what each example has for itself.
+        # Like Keras, but with a seed for noise that each example has for itself.
         ones = tf.ones_like(step_input)
         count = getattr(self, "dropout_mask_count", None)
         masks = [self._drop(ones, dropout_rate) for _ in range(count or 1)]
@@ -164,7 +166,7 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
         self.add_kl(lambda: self._kl(readings, drawn), training)
         return held
 
-    # What Keras's step, and its fused implementations, take for variables.
+    # Keras's step, and its fused implementations, use these as if they were variables.
 
     @property
     def kernel(self) -> Tensor:

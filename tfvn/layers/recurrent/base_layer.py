@@ -1,4 +1,4 @@
-"""What recurrent layers with random kernels share."""
+"""Base classes of recurrent layers with random kernels."""
 
 import inspect
 from typing import Any
@@ -14,7 +14,7 @@ Tensor = Any
 
 
 class OfCell:
-    """An attribute of a recurrent layer that is its cell's."""
+    """An attribute of a recurrent layer that returns that of its cell."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -23,16 +23,16 @@ class OfCell:
         return self if layer is None else getattr(layer.cell, self._name)
 
 
-# Turns the seed of one direction into that of the other.
+# Exclusive or with this number gives the seed of the other direction.
 _ALL_BITS = 0xFFFFFFFF
 
 
 class ReplacesCell(keras.Layer):
-    """Turns a Keras layer with a cell into one with a cell of ours.
+    """Turns a Keras layer with a cell into one with a cell of this library.
 
     A subclass inherits from this class and from its Keras twin, and names its
-    `cell_class`. The layer takes the arguments of both, by name; those that only the
-    cell takes are the cell's keyword-only ones.
+    `cell_class`. The layer takes the arguments of both, by name; the keyword-only
+    arguments of the cell go to the cell alone.
     """
 
     cell_class: Any
@@ -45,8 +45,8 @@ class ReplacesCell(keras.Layer):
         names = [p.name for p in taken if p.kind is p.KEYWORD_ONLY]
         own = {name: kwargs.pop(name) for name in names if name in kwargs}
         super().__init__(**kwargs)
-        # The twin has checked its arguments and made a plain cell of them. Ours takes
-        # its place.
+        # The twin has checked its arguments and made a plain cell from them. Our cell
+        # replaces it.
         plain = self.cell
         private.untrack(self, plain)
         arguments = {
@@ -59,7 +59,7 @@ class ReplacesCell(keras.Layer):
             **own,
             dtype=plain.dtype_policy,
             trainable=plain.trainable,
-            # Not the twin's name, which all its cells share: logs go by it.
+            # Not the twin's name, which all its cells share, because logs use the name.
             name=f"{self.name}_cell",
             implementation=plain.implementation,
         )

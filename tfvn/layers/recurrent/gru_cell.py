@@ -15,33 +15,35 @@ Tensor = Any
 class GRUCell(StochasticRNNCell, keras.layers.GRUCell):
     """A `keras.layers.GRUCell` whose kernels are distributions.
 
-    The kernel and the recurrent kernel are drawn before the first step of a sequence and
-    held until the last, in training and at inference. A cell works in a
-    `keras.layers.RNN`, alone or stacked; called by itself, it draws for that one step.
+    The cell samples the kernel and the recurrent kernel before the first step of a
+    sequence and uses them in every step, in training and at inference. It works in a
+    `keras.layers.RNN`, alone or stacked. If you call the cell directly, it samples for
+    that one step.
 
-    `estimator="weights"` draws one pair of kernels for the whole batch. `"flipout"` flips
-    the signs of their noise for each example, and holds the signs along the sequence.
+    `estimator="weights"` samples one pair of kernels for the whole batch. `"flipout"`
+    flips the signs of their noise for each example, and keeps the signs during the
+    sequence.
 
     Args:
         units: Positive integer, dimensionality of the output.
-        posterior: What is learned about the kernels: `"mean_field"`, `"k_tied"`,
-            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`, of
-            which each kernel gets a copy.
-        prior: What the posteriors are measured against: `"normal"`, `"log_uniform"`,
-            `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`, `"spike_and_slab"`, a
-            `tfd.Distribution` that broadcasts to both kernels, or `None` for no KL.
-            `"auto"` is the posterior's own default.
-        estimator: How noise reaches the output: `"weights"` (the default), `"flipout"`
-            or `"mean"`.
+        posterior: The learned distribution of the kernels: `"mean_field"`, `"k_tied"`,
+            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`; each
+            kernel gets a copy.
+        prior: The distribution that the KL compares the posteriors with: `"normal"`,
+            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
+            `"spike_and_slab"`, a `tfd.Distribution` that broadcasts to both kernels, or
+            `None` for no KL. `"auto"` is the default of the posterior.
+        estimator: How the layer samples its outputs: `"weights"` (the default),
+            `"flipout"` or `"mean"`.
         kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         bias_posterior: `None` for a plain bias, or `"mean_field"`.
         bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise, that of the dropout included.
-        **kwargs: Every other argument of `keras.layers.GRUCell`. Unless given,
-            `recurrent_initializer` is orthogonal, and in a variance cell the
-            posterior's own.
+        seed: Integer seed of the noise and of the dropout.
+        **kwargs: Every other argument of `keras.layers.GRUCell`. `recurrent_initializer`
+            defaults to orthogonal, and in a variance cell to the default of the
+            posterior.
 
     Call arguments:
         As `keras.layers.GRUCell`.
@@ -131,14 +133,14 @@ class GRUCell(StochasticRNNCell, keras.layers.GRUCell):
 class VarianceGRUCell(Preset, GRUCell, posterior=Variance):
     """A GRU cell whose weights have mean zero and learned variances.
 
-    All that the kernels know is in their variances. Averaging predictions over several
-    calls makes them good; replacing the weights by their means makes them a random guess.
-    With the default prior the KL is constant, so the cell adds nothing to the loss.
+    The kernels store what they learn in their variances. Average the predictions of
+    several calls; predictions with the mean weights are random guesses. With the default
+    prior the KL is constant, so the cell adds nothing to the loss.
 
-    The outputs are centred at zero, or nearly so, for every input: a nonlinear layer has
-    to follow, best behind batch normalization. Its statistics are then those of many
-    kernels with `estimator="flipout"`, which gives each example its own, and those of a
-    single one with the default.
+    For every input the outputs are centred at zero, or nearly so. A nonlinear layer has
+    to follow, best after batch normalization. With `estimator="flipout"` each example has
+    its own kernels, so that the statistics of the normalization come from many kernels;
+    with the default they come from a single one.
 
     Args:
         units: Positive integer, dimensionality of the output.
@@ -166,7 +168,7 @@ class VarianceGRUCell(Preset, GRUCell, posterior=Variance):
 
 
 class GaussianDropoutGRUCell(Preset, GRUCell, posterior=GaussianDropout):
-    """A GRU cell whose weights carry learned Gaussian noise.
+    """A GRU cell with learned Gaussian noise on its weights.
 
     A weight is `N(mean, alpha mean^2)`. The kernel and the recurrent kernel have an `alpha`
     each, or several.
@@ -175,7 +177,7 @@ class GaussianDropoutGRUCell(Preset, GRUCell, posterior=GaussianDropout):
         units: Positive integer, dimensionality of the output.
         alpha: Which weights share a dropout rate: `"layer"`, `"neuron"` or `"weight"`.
         parameterization: `"multiplicative"` or `"additive"`.
-        initial_log_alpha: Where log alpha starts.
+        initial_log_alpha: Initial value of log alpha.
         kl_weight: Factor of the KL in the loss; with a loss that is a mean over
             examples, `1 / number_of_training_examples`.
         **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
@@ -203,8 +205,8 @@ class GaussianDropoutGRUCell(Preset, GRUCell, posterior=GaussianDropout):
 class MeanFieldGRUCell(Preset, GRUCell, posterior=MeanField):
     """A GRU cell whose weights are independent Normals.
 
-    The prior is by default a Normal of standard deviation `sqrt(2 / fan_in)`, for the
-    kernel and for the recurrent kernel.
+    The default prior is a Normal of standard deviation `sqrt(2 / fan_in)`, for the kernel
+    and for the recurrent kernel.
 
     Args:
         units: Positive integer, dimensionality of the output.

@@ -1,4 +1,4 @@
-"""What cells draw once and hold: for a sequence, or for a call of the outermost layer."""
+"""Draws that a cell makes once and keeps for a sequence, or for one call of a model."""
 
 import threading
 import weakref
@@ -13,12 +13,13 @@ Tensor = Any
 
 
 class HeldInCall:
-    """An attribute of a layer that lasts no longer than a call of the outermost layer.
+    """An attribute of a layer that lasts only during one call of the outermost layer.
 
-    Tensors that are held on a layer leak into the next call when one raises, and from
-    one replica into another, which a strategy runs in threads of their own. What this
-    descriptor holds belongs to the call, of which every thread has its own, and goes
-    with it. It is there in the graph that it was made in, and in graphs within that one.
+    A tensor in a plain attribute would leak into the next call if a call raises, and from
+    one replica into another, because a strategy runs replicas in threads. This descriptor
+    stores the value with the call, which every thread has for itself, and the value
+    disappears with the call. It is visible in the graph that made it, and in graphs
+    inside that one.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -37,20 +38,19 @@ class HeldInCall:
             self._values(layer)[_current_call()] = (value, _graphs()[0])
 
     def _values(self, layer: Any) -> weakref.WeakKeyDictionary:
-        # Not by `setattr`: Keras and TensorFlow would track what is held.
+        # Not with `setattr`, because Keras and TensorFlow would track the value.
         return vars(layer).setdefault(self._name, weakref.WeakKeyDictionary())
 
 
 class HoldsDraws(keras.Layer):
-    """A cell that draws once for a sequence, and holds what it has drawn.
+    """A cell that draws once for a sequence, and keeps the draw.
 
     `keras.layers.RNN` asks a cell for dropout masks before its loop and resets them after
-    it: between the two the draw is held. Where no `RNN` does, because another cell is
-    around this one or a layer calls it, the draw is held for the rest of the call of the
-    outermost layer.
+    it; the cell keeps the draw in between. If no `RNN` does so, because another cell or
+    layer calls this cell, it keeps the draw until the call of the outermost layer ends.
     """
 
-    # Keras's own code for the masks is left as it is, and keeps them here.
+    # Keras's own code for the masks is unchanged, and stores them here.
     _dropout_mask = HeldInCall()
     _recurrent_dropout_mask = HeldInCall()
     _held = HeldInCall()
@@ -58,16 +58,16 @@ class HoldsDraws(keras.Layer):
     seed_generator: Any
 
     def replace_seed_generator(self, generator: Any) -> None:
-        """Makes a cell draw with another generator, the only one that is saved."""
+        """Replaces the generator of a cell; only the new one is saved."""
         private.untrack(self, self.seed_generator)
         self.seed_generator = generator
 
     def draw(self, inputs: Tensor, training: bool | None) -> Any:
-        """Returns what is held along a sequence, and adds the KL to the loss."""
+        """Returns the draw for a sequence, and adds the KL to the loss."""
         raise NotImplementedError
 
     def hold_for_sequence(self, inputs: Tensor) -> None:
-        """Draws for a sequence, unless it has been done, before its first step."""
+        """Draws for a sequence before its first step, unless there is a draw already."""
         if self._held is not None:
             return
         call = _current_call()
@@ -101,13 +101,13 @@ class HoldsDraws(keras.Layer):
 
 
 def _current_call() -> Any:
-    """Returns the call of the outermost layer that is going on, or else the thread."""
+    """Returns the current call of the outermost layer, or the thread if there is none."""
     call = private.current_call()
     return threading.current_thread() if call is None else call
 
 
 def _graphs() -> list[Any]:
-    """Returns the graph that is being traced and those around it; `None` is eager."""
+    """Returns the graph that is being traced and the graphs around it; `None` is eager."""
     if tf.executing_eagerly():
         return [None]
     graphs = [tf.compat.v1.get_default_graph()]
@@ -117,7 +117,7 @@ def _graphs() -> list[Any]:
 
 
 def _is_repeated(states: Any) -> bool:
-    """Whether states are what the step before has left, in a loop of a graph."""
+    """Whether the states come from the step before, in a loop of a graph."""
     graph = _graphs()[0]
     if graph not in private.loops():
         return False

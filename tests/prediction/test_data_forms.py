@@ -157,7 +157,9 @@ class TestOneInput:
                 tfvn.ensemble_predict(model, source())
             assert "Received: " in str(error.value)
         for steps in (0, 1.5):
-            with pytest.raises(ValueError, match="`steps` must be `None` or an integer"):
+            with pytest.raises(
+                ValueError, match="`steps` must be `None` or an integer"
+            ):
                 tfvn.mean_predict(model, Endless(), steps=steps)
 
     @pytest.mark.parametrize(("batch_size", "steps"), [(2, 2), (None, 1), (4, 9)])

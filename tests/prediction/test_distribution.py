@@ -160,7 +160,9 @@ def test_samples_are_targets(likelihood):
 def test_samples_of_two_outputs_are_drawn_apart():
     normal = likelihoods.get("normal")
     draws, seeds = tf.zeros((3, 5, 2)), tf.reshape(tf.range(6), (3, 2))
-    first, second = summaries_of([draws, draws], [normal], ("samples",), seeds=seeds)
+    first, second = summaries_of(
+        [draws, draws], [normal, normal], ("samples",), seeds=seeds
+    )
     assert np.all(first["samples"] != second["samples"])
 
 

@@ -77,23 +77,15 @@ class PredictiveDistribution(EnsemblePrediction):
         """
         outputs = np.asarray(outputs)
         likelihood = likelihoods.get(likelihood)
-
-        def moments(mixture: Mixture) -> list[Any]:
-            names = ("mean", "std", "aleatoric_std", "epistemic_std")
-            return [getattr(mixture, name) for name in names]
-
-        mean, std, aleatoric, epistemic = _by_rows(likelihood, outputs, moments)
+        moments = _by_rows(likelihood, outputs, lambda mixture: mixture.moments)
         samples = None
         if seed is not None:
-            shape = (*outputs.shape[:2], *mean.shape[1:])
+            shape = (*outputs.shape[:2], *moments["mean"].shape[1:])
             uniform = np.random.default_rng(seed).uniform(size=shape)
             uniform = np.clip(uniform, 1e-12, 1 - 1e-12)
-            (samples,) = _by_rows(likelihood, outputs, _outcomes, uniform)
+            samples = _by_rows(likelihood, outputs, Mixture.outcomes, uniform)
         return cls(
-            mean=mean,
-            std=std,
-            aleatoric_std=aleatoric,
-            epistemic_std=epistemic,
+            **moments,
             samples=samples,
             num_samples=outputs.shape[1],
             outputs=outputs,
@@ -139,7 +131,7 @@ class PredictiveDistribution(EnsemblePrediction):
             q: Probabilities in (0, 1). The last axes have the shape of `mean`.
         """
         # All at once, because a search for many numbers takes no more steps than for few.
-        return self._behind_axes(lambda mixture, q: [mixture.quantile(q)], q)
+        return self._of_mixtures(Mixture.quantile, q)
 
     def cdf_of_each(self, y: np.ndarray) -> np.ndarray:
         """Returns the probabilities that targets are not larger than given numbers.
@@ -147,7 +139,7 @@ class PredictiveDistribution(EnsemblePrediction):
         Args:
             y: The numbers. The last axes have the shape of `mean`.
         """
-        return self._behind_axes(lambda mixture, y: [mixture.cdf(y)], y)
+        return self._of_mixtures(Mixture.cdf, y)
 
     def log_prob(self, y: Any) -> np.ndarray:
         """Returns the logarithm of the density, or of the probability of a count, in nats.
@@ -158,7 +150,7 @@ class PredictiveDistribution(EnsemblePrediction):
         Returns:
             An array of the shape of `mean`: the density of each target separately.
         """
-        return self._each(lambda mixture, y: [mixture.log_prob(y)], y)
+        return self._of_mixtures(Mixture.log_prob, self.align(y))
 
     def cdf(self, y: Any) -> np.ndarray:
         """Returns the probability that a target is not larger than `y`.
@@ -169,7 +161,7 @@ class PredictiveDistribution(EnsemblePrediction):
         Returns:
             An array of the shape of `mean`.
         """
-        return self._each(lambda mixture, y: [mixture.cdf(y)], y)
+        return self._of_mixtures(Mixture.cdf, self.align(y))
 
     def align(self, y: Any) -> np.ndarray:
         """Returns targets in the shape of `mean`, or raises an error if they do not fit.
@@ -177,27 +169,29 @@ class PredictiveDistribution(EnsemblePrediction):
         Args:
             y: As in `log_prob`.
         """
-        y = tf.convert_to_tensor(np.asarray(y, "float64"))
-        fitting = likelihoods.aligned(y, tf.constant(self.mean))
+        fitting = fitted(y, self.mean.shape)
         if fitting is None:
             raise ValueError(
                 f"The targets must have the shape of the mean, {self.mean.shape}; a last "
-                f"axis of size 1 may be left out. Received: y of shape {tuple(y.shape)}"
+                f"axis of size 1 may be left out. Received: y of shape {np.shape(y)}"
             )
-        return fitting.numpy()
+        return fitting
 
-    def _behind_axes(self, function: Any, values: np.ndarray) -> np.ndarray:
+    def _of_mixtures(self, function: Any, values: np.ndarray) -> np.ndarray:
+        """Applies a function to the mixtures and values whose last axes are those of `mean`."""
         outputs: Any = self.outputs
         flat = np.reshape(values, (-1, *self.mean.shape[1:]))
         times = len(flat) // max(1, len(outputs))
         repeated = np.concatenate([outputs] * times) if times else outputs
-        (found,) = _by_rows(self.likelihood, repeated, function, flat)
+        found = _by_rows(self.likelihood, repeated, function, flat)
         return np.reshape(found, np.shape(values))
 
-    def _each(self, function: Any, y: Any = None) -> np.ndarray:
-        others = () if y is None else (self.align(y),)
-        (result,) = _by_rows(self.likelihood, self.outputs, function, *others)
-        return result
+
+def fitted(y: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Returns targets in a shape, or `None` if more differs than a last axis of size 1."""
+    y = np.asarray(y, "float64")
+    fits = shape in (y.shape, (*y.shape, 1)) or y.shape == (*shape, 1)
+    return y.reshape(shape) if fits else None
 
 
 def check_level(name: str, value: Any) -> float:
@@ -205,19 +199,14 @@ def check_level(name: str, value: Any) -> float:
     return check_number(name, value, above=0, below=1)
 
 
-def _outcomes(mixture: Mixture, uniform: Any) -> list[Any]:
-    return [mixture.outcomes(uniform)]
-
-
-def _by_rows(
-    likelihood: Any, outputs: Any, function: Any, *others: np.ndarray
-) -> list[np.ndarray]:
+def _by_rows(likelihood: Any, outputs: Any, function: Any, *others: np.ndarray) -> Any:
     """Applies a function to the mixtures of all rows, some rows at a time, in float64.
 
     Args:
         likelihood: The family of distributions.
         outputs: Draws of outputs.
-        function: Takes a mixture and rows of `others`, and returns a list of tensors.
+        function: Takes a mixture and rows of `others`, and returns a tensor or a
+            dictionary of tensors.
         *others: Arrays with as many rows as `outputs`.
     """
     size = max(1, _NUMBERS_AT_A_TIME // max(1, int(np.prod(outputs.shape[1:]))))
@@ -227,5 +216,5 @@ def _by_rows(
         draws = tf.constant(np.asarray(outputs[rows], "float64"))
         mixture = Mixture(likelihood, draws)
         values = function(mixture, *(tf.constant(other[rows]) for other in others))
-        parts.append([value.numpy() for value in values])
-    return [np.concatenate(part) for part in zip(*parts, strict=True)]
+        parts.append(tf.nest.map_structure(lambda tensor: tensor.numpy(), values))
+    return tf.nest.map_structure(lambda *arrays: np.concatenate(arrays), *parts)

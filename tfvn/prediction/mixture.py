@@ -22,19 +22,25 @@ class Mixture:
     Args:
         likelihood: The family of distributions.
         outputs: Draws of outputs, a tensor of shape `(rows, draws, ...)`.
+
+    Attributes:
+        means: The means of the draws.
+        moments: The mean and the standard deviations of the mixture, by name.
     """
 
     def __init__(self, likelihood: Likelihood, outputs: Tensor):
         self._likelihood, self._outputs = likelihood, outputs
         parts = likelihood.distribution(outputs)
-        self._means, self._variances = parts.mean(), parts.variance()
-        self.mean = tf.reduce_mean(self._means, axis=1)
+        self.means, self._variances = parts.mean(), parts.variance()
         aleatoric = tf.reduce_mean(self._variances, axis=1)
-        epistemic = tf.math.reduce_variance(self._means, axis=1)
-        self.aleatoric_std = tf.sqrt(aleatoric)
-        self.epistemic_std = tf.sqrt(epistemic)
-        # The law of total variance.
-        self.std = tf.sqrt(aleatoric + epistemic)
+        epistemic = tf.math.reduce_variance(self.means, axis=1)
+        self.moments = {
+            "mean": tf.reduce_mean(self.means, axis=1),
+            # The law of total variance.
+            "std": tf.sqrt(aleatoric + epistemic),
+            "aleatoric_std": tf.sqrt(aleatoric),
+            "epistemic_std": tf.sqrt(epistemic),
+        }
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Returns the logarithm of the density at targets of the shape of the mean."""
@@ -53,7 +59,8 @@ class Mixture:
             q: A number, or a tensor of the shape of the mean.
         """
         scale = tf.reduce_min(tf.sqrt(self._variances), axis=1)
-        return self._inverse(self.cdf, self.mean, self.std, scale, q)
+        mean, std = self.moments["mean"], self.moments["std"]
+        return self._inverse(self.cdf, mean, std, scale, q)
 
     def outcomes(self, uniform: Tensor) -> Tensor:
         """Returns a target sampled from the distribution of each draw.
@@ -66,8 +73,8 @@ class Mixture:
             return self._likelihood.cdf(self._outputs, y)
 
         stds = tf.sqrt(self._variances)
-        uniform = tf.ensure_shape(uniform, self._means.shape)
-        return self._inverse(cdf, self._means, stds, stds, uniform)
+        uniform = tf.ensure_shape(uniform, self.means.shape)
+        return self._inverse(cdf, self.means, stds, stds, uniform)
 
     def _inverse(
         self, cdf: Any, mean: Tensor, std: Tensor, scale: Tensor, q: Tensor
@@ -101,28 +108,19 @@ class Mixture:
 
         def is_wide(step: Tensor, low: Tensor, high: Tensor) -> Tensor:
             middle = middle_of(low, high)
-            width = high - low
             is_open = (low < middle) & (middle < high)
             if not is_discrete:
                 size = tf.maximum(tf.abs(low), tf.abs(high))
-                is_open &= width > tf.maximum(1e-10 * size, small)
+                is_open &= high - low > tf.maximum(1e-10 * size, small)
             return tf.reduce_any(is_open)
 
         def halve(step: Tensor, low: Tensor, high: Tensor) -> Any:
             middle = middle_of(low, high)
             is_above = cdf(middle) >= q
-            low, high = (
-                tf.where(is_above, low, middle),
-                tf.where(is_above, middle, high),
-            )
-            return step + 1, low, high
+            low = tf.where(is_above, low, middle)
+            return step + 1, low, tf.where(is_above, middle, high)
 
         _, _, high = tf.while_loop(
             is_wide, halve, (0, low, high), maximum_iterations=_MOST_STEPS
         )
         return high
-
-    @property
-    def shape_of_draws(self) -> Tensor:
-        """The shape of the draws' means."""
-        return tf.shape(self._means)

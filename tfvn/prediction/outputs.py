@@ -32,19 +32,12 @@ def summaries_of(
 
     Args:
         flat: Draws of the outputs, as in `summarize`.
-        kinds: The kinds of the outputs: one for all of them, or one for each.
+        kinds: The kind of each output.
         parts: The parts of the summary to return, if the kind has them.
         level: The probability of the interval between `lower` and `upper`, for outputs
             that parameterize a distribution.
         seeds: Integers of shape `(batch_size, 2)`, the seeds of `samples` of such outputs.
     """
-    if len(kinds) not in (1, len(flat)):
-        raise ValueError(
-            f"Argument `outputs` must have one kind for each of {len(flat)} outputs. "
-            f"Received: outputs={kinds!r}"
-        )
-    if len(kinds) == 1:
-        kinds = kinds * len(flat)
     summaries = [
         _of_distribution(kind, draws, parts, level, seeds, index)
         if isinstance(kind, Likelihood)
@@ -74,15 +67,13 @@ def _of_distribution(
     """
     draws = _as_float(draws)
     mixture = Mixture(likelihood, draws)
-    names = ("mean", "std", "aleatoric_std", "epistemic_std")
-    summary = {name: getattr(mixture, name) for name in names}
-    summary["outputs"] = draws
+    summary = {**mixture.moments, "outputs": draws}
     if level is not None and "lower" in parts:
         tail = 0.5 * (1.0 - level)
         summary["lower"] = mixture.quantile(tail)
         summary["upper"] = mixture.quantile(1.0 - tail)
     if seeds is not None and "samples" in parts:
-        shape = mixture.shape_of_draws[1:]
+        shape = tf.shape(mixture.means)[1:]
         # These seeds differ from those of the layers.
         uniform = tf.map_fn(
             lambda seed: tf.random.stateless_uniform(
@@ -112,44 +103,38 @@ def summarize(draws: Tensor, kind: str) -> dict[str, Tensor]:
         `entropy`, `expected_entropy` and `mutual_information`.
     """
     draws = _as_float(draws)
-    # If the output is one number for each example, the last axis is the axis of draws.
-    is_scalar = draws.shape.rank == 2
-    if is_scalar or draws.shape[-1] == 1:
-        # A single number is the probability or logit of the second of two classes.
-        kind = {LOGITS: BINARY_LOGITS, PROBABILITIES: BINARY_PROBABILITIES}.get(
-            kind, kind
-        )
     if kind == REGRESSION:
         return _moments(draws)
-    # If there are logits, the entropies are computed from them, because that is exact.
-    if kind == LOGITS:
-        logits = _finite(draws)
-        log_draws = tf.nn.log_softmax(logits)
-        draws = tf.exp(log_draws)
-        entropies = -tf.reduce_sum(tf.math.multiply_no_nan(log_draws, draws), -1)
-    elif kind == PROBABILITIES:
-        entropies = _entropy(draws)
-    elif kind == BINARY_LOGITS:
-        logits = _finite(draws)
-        draws = tf.sigmoid(logits)
-        # For logits x, -p log p - (1 - p) log(1 - p) = softplus(x) - p x.
-        entropies = tf.math.softplus(-tf.abs(logits)) + tf.math.multiply_no_nan(
-            tf.abs(logits), tf.sigmoid(-tf.abs(logits))
-        )
+    # If the output is one number for each example, the last axis is the axis of draws.
+    is_scalar = draws.shape.rank == 2
+    # A single number is the probability or logit of the second of two classes.
+    is_single = is_scalar or draws.shape[-1] == 1
+    is_binary = is_single or kind in (BINARY_LOGITS, BINARY_PROBABILITIES)
+    entropy = binary_entropy_of if is_binary else entropy_of
+    if kind in (PROBABILITIES, BINARY_PROBABILITIES):
+        entropies = entropy(draws)
     else:
-        entropies = _binary_entropy(draws)
+        # If there are logits, the entropies are computed from them, because that is exact.
+        logits = tf.clip_by_value(draws, -_LARGEST_LOGIT, _LARGEST_LOGIT)
+        if is_binary:
+            # For logits x, -p log p - (1 - p) log(1 - p) = softplus(x) - p x.
+            draws, size = tf.sigmoid(logits), tf.abs(logits)
+            rest = tf.math.multiply_no_nan(size, tf.sigmoid(-size))
+            entropies = tf.math.softplus(-size) + rest
+        else:
+            log_draws = tf.nn.log_softmax(logits)
+            draws = tf.exp(log_draws)
+            entropies = -tf.reduce_sum(tf.math.multiply_no_nan(log_draws, draws), -1)
     moments = _moments(draws)
-    binary = kind in (BINARY_LOGITS, BINARY_PROBABILITIES)
-    entropy = (_binary_entropy if binary else _entropy)(moments["mean"])
-    expected = tf.reduce_mean(entropies, axis=1)
-    if binary and not is_scalar and draws.shape[-1] == 1:
-        entropy, expected = entropy[..., 0], expected[..., 0]
+    total, expected = entropy(moments["mean"]), tf.reduce_mean(entropies, axis=1)
+    if is_single and not is_scalar:
+        total, expected = total[..., 0], expected[..., 0]
     return {
         **moments,
-        "entropy": entropy,
+        "entropy": total,
         "expected_entropy": expected,
         # Only rounding can make it negative.
-        "mutual_information": tf.maximum(entropy - expected, 0.0),
+        "mutual_information": tf.maximum(total - expected, 0.0),
     }
 
 
@@ -165,14 +150,12 @@ def _moments(draws: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _finite(logits: Tensor) -> Tensor:
-    return tf.clip_by_value(logits, -_LARGEST_LOGIT, _LARGEST_LOGIT)
-
-
-def _entropy(probabilities: Tensor) -> Tensor:
+def entropy_of(probabilities: Tensor) -> Tensor:
+    """Returns the entropy along the last axis, in nats."""
     return -tf.reduce_sum(tf.math.xlogy(probabilities, probabilities), axis=-1)
 
 
-def _binary_entropy(probability: Tensor) -> Tensor:
+def binary_entropy_of(probability: Tensor) -> Tensor:
+    """Returns the entropy of two classes, given the probability of one, in nats."""
     other = 1.0 - probability
     return -tf.math.xlogy(probability, probability) - tf.math.xlogy(other, other)

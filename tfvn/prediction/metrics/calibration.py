@@ -5,8 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.prediction.metrics.base import MeanOfExamples
-from tfvn.prediction.metrics.classes import examples_of
+from tfvn.prediction.metrics.base import ClassMetric, MeanOfExamples
 from tfvn.prediction.metrics.ranking import NUM_CELLS, cell_of
 from tfvn.utils.validation import check_choice, check_count
 
@@ -16,7 +15,7 @@ BINNINGS = ("uniform", "adaptive")
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class ExpectedCalibrationError(keras.metrics.Metric):
+class ExpectedCalibrationError(ClassMetric):
     """How far the confidence of a classifier is from its accuracy, on average.
 
     Examples are sorted into bins by their confidence, the largest probability. The error is
@@ -64,10 +63,9 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         dtype: Any = None,
         from_logits: bool = False,
     ):
-        super().__init__(name=name, dtype=dtype)
+        super().__init__(name, dtype, from_logits)
         self.num_bins = check_count("num_bins", num_bins)
         self.binning = check_choice("binning", binning, BINNINGS)
-        self.from_logits = from_logits
         cells = self.num_bins if binning == "uniform" else NUM_CELLS
         # For each cell: the weight of its examples, the weight of the right ones, and the
         # weighted confidence. In float64, because float32 stops counting at 16,777,216.
@@ -75,13 +73,7 @@ class ExpectedCalibrationError(keras.metrics.Metric):
             (3, cells), initializer="zeros", dtype="float64", name="sums"
         )
 
-    def update_state(
-        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
-    ) -> None:
-        """Adds a batch."""
-        labels, probabilities, weight = examples_of(
-            y_true, y_pred, sample_weight, self.from_logits
-        )
+    def add(self, labels: Tensor, probabilities: Tensor, weights: Tensor) -> None:
         confidence = tf.reduce_max(probabilities, axis=-1)
         answers = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         right = tf.cast(answers == labels, tf.float64)
@@ -92,7 +84,7 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         else:
             cells = cell_of(confidence - 1.0)
         confidence = tf.cast(confidence, tf.float64)
-        values = tf.stack([weight, weight * right, weight * confidence], axis=1)
+        values = tf.stack([weights, weights * right, weights * confidence], axis=1)
         sums = tf.math.unsorted_segment_sum(values, cells, self.sums.shape[1])
         self.sums.assign_add(tf.transpose(sums))
 
@@ -105,13 +97,8 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         return tf.cast(tf.math.divide_no_nan(error, tf.reduce_sum(weight)), self.dtype)
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            "num_bins": self.num_bins,
-            "binning": self.binning,
-            "name": self.name,
-            "dtype": self.dtype,
-            "from_logits": self.from_logits,
-        }
+        own = {"num_bins": self.num_bins, "binning": self.binning}
+        return {**super().get_config(), **own}
 
 
 @keras.saving.register_keras_serializable("tfvn")
@@ -151,21 +138,11 @@ class BrierScore(MeanOfExamples):
     def __init__(
         self, name: str = "brier_score", dtype: Any = None, from_logits: bool = False
     ):
-        super().__init__(name=name, dtype=dtype)
-        self.from_logits = from_logits
+        super().__init__(name, dtype, from_logits)
 
-    def update_state(
-        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
-    ) -> None:
-        """Adds a batch."""
-        labels, probabilities, weights = examples_of(
-            y_true, y_pred, sample_weight, self.from_logits
-        )
+    def values_of(self, labels: Tensor, probabilities: Tensor) -> Tensor:
         targets = tf.one_hot(labels, probabilities.shape[-1], dtype=probabilities.dtype)
-        self.add(tf.reduce_sum(tf.square(probabilities - targets), axis=-1), weights)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "from_logits": self.from_logits}
+        return tf.reduce_sum(tf.square(probabilities - targets), axis=-1)
 
 
 def _in_equal_parts(sums: Tensor, count: int) -> Tensor:

@@ -2,9 +2,10 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from tfvn.prediction.metrics.base import mask_of, refuse_unless, weights_of
+from tfvn.utils import private
 
 Tensor = Any
 
@@ -50,7 +51,7 @@ def examples_of(
         from_logits: Whether predictions are logits.
         of_draws: Whether axis 1 of the predictions is the axis of draws.
     """
-    mask = mask_of(y_pred)
+    mask = private.get_keras_mask(y_pred)
     y_pred = tf.convert_to_tensor(y_pred)
     if y_pred.dtype != tf.float64:
         y_pred = tf.cast(y_pred, tf.float32)
@@ -158,3 +159,63 @@ def _labels(y_true: Tensor, like: Tensor, num_classes: int) -> tuple[Tensor, Ten
         return tf.argmax(y_true, axis=-1, output_type=tf.int32), is_label
     is_label = (y_true >= 0.0) & (y_true < num_classes) & (y_true == tf.floor(y_true))
     return tf.cast(tf.where(is_label, y_true, 0.0), tf.int32), is_label
+
+
+def weights_of(
+    sample_weight: Tensor | None, mask: Tensor | None, like: Tensor
+) -> Tensor:
+    """Returns the weight of each example, in float64.
+
+    Args:
+        sample_weight: Weights of the examples or of their first axes, or `None`.
+        mask: A mask of the examples or of their first axes, or `None`.
+        like: A tensor with one element for each example.
+    """
+    weights = tf.ones(tf.shape(like), tf.float64)
+    for given in (sample_weight, mask):
+        if given is not None:
+            given = tf.cast(tf.convert_to_tensor(given), tf.float64)
+            weights *= _spread(given, like)
+    return weights
+
+
+def _spread(given: Tensor, like: Tensor) -> Tensor:
+    """Returns weights broadcast over the last axes of `like` that they do not have."""
+    rank = like.shape.rank
+    if given.shape.rank == rank + 1 and given.shape[-1] == 1:
+        given = given[..., 0]
+    missing = rank - given.shape.rank
+    if missing < 0 or not given.shape.is_compatible_with(like.shape[: rank - missing]):
+        raise ValueError(
+            "Argument `sample_weight` must have a weight for each example, of shape "
+            f"{like.shape}. Received: sample_weight of shape {given.shape}"
+        )
+    checked = refuse_unless(
+        tf.reduce_all(tf.shape(given) == tf.shape(like)[: rank - missing]),
+        "Argument `sample_weight` must have a weight for each example.",
+        tf.shape(given),
+    )
+    with tf.control_dependencies(checked):
+        return tf.broadcast_to(given[(..., *[None] * missing)], tf.shape(like))
+
+
+def refuse_unless(condition: Tensor, message: str, *received: Tensor) -> list[Any]:
+    """Raises an error if a condition does not hold, in eager code and in graphs.
+
+    XLA ignores assertions. There, the caller must make the result NaN.
+
+    Args:
+        condition: A boolean scalar.
+        message: What is wrong, and what was expected.
+        *received: Tensors to show at the end of the message.
+
+    Returns:
+        The operations that check the condition in a graph. Updates of the state must wait
+        for them (`tf.control_dependencies`); otherwise a refused batch might be added.
+    """
+    if not tf.executing_eagerly():
+        return [tf.debugging.Assert(condition, [f"{message} Received:", *received])]
+    if not condition:
+        shown = ", ".join(str(np.asarray(value)) for value in received)
+        raise ValueError(f"{message} Received: {shown}")
+    return []

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.prediction.metrics.base import MeanOfExamples, entropy
-from tfvn.prediction.metrics.classes import examples_of
+from tfvn.prediction.metrics.base import MeanOfExamples
+from tfvn.prediction.outputs import entropy_of
 
 Tensor = Any
 
@@ -14,44 +14,18 @@ Tensor = Any
 _SMALLEST = 1e-30
 
 
-class _OfDraws(MeanOfExamples):
+class _DrawsMetric(MeanOfExamples):
     """A metric of probabilities of shape `(batch_size, num_samples, num_classes)`.
 
     If there are axes between the draws and the classes, such as time, every position counts
     as one example. The metric refuses values that are not probabilities, and invalid labels.
     """
 
-    needs_labels = True
-
-    def __init__(
-        self, name: str | None = None, dtype: Any = None, from_logits: bool = False
-    ):
-        super().__init__(name=name, dtype=dtype)
-        self.from_logits = from_logits
-
-    def update_state(
-        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
-    ) -> None:
-        """Adds a batch."""
-        labels, draws, weights = examples_of(
-            y_true if self.needs_labels else None,
-            y_pred,
-            sample_weight,
-            self.from_logits,
-            of_draws=True,
-        )
-        self.add(self.value_of_draws(labels, draws), weights)
-
-    def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
-        """Returns a value for each example."""
-        raise NotImplementedError
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "from_logits": self.from_logits}
+    takes_draws = True
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class EnsembleNLL(_OfDraws):
+class EnsembleNLL(_DrawsMetric):
     """The negative log-likelihood of the averaged probabilities, in nats.
 
     Args:
@@ -72,14 +46,14 @@ class EnsembleNLL(_OfDraws):
 
     _direction = "down"  # is better, for callbacks that monitor it
 
-    def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
-        mean = tf.reduce_mean(draws, axis=1)
+    def values_of(self, labels: Tensor, probabilities: Tensor) -> Tensor:
+        mean = tf.reduce_mean(probabilities, axis=1)
         likelihood = tf.gather(mean, labels, batch_dims=1)
         return -tf.math.log(tf.maximum(likelihood, _SMALLEST))
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class EnsembleAccuracy(_OfDraws):
+class EnsembleAccuracy(_DrawsMetric):
     """How often the class with the largest averaged probability is right.
 
     Args:
@@ -99,13 +73,13 @@ class EnsembleAccuracy(_OfDraws):
 
     _direction = "up"  # is better, for callbacks that monitor it
 
-    def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
-        mean = tf.reduce_mean(draws, axis=1)
+    def values_of(self, labels: Tensor, probabilities: Tensor) -> Tensor:
+        mean = tf.reduce_mean(probabilities, axis=1)
         return tf.argmax(mean, axis=-1, output_type=tf.int32) == labels
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class PredictiveEntropy(_OfDraws):
+class PredictiveEntropy(_DrawsMetric):
     """The entropy of the averaged probabilities, in nats: the total uncertainty.
 
     The metric ignores labels.
@@ -125,14 +99,14 @@ class PredictiveEntropy(_OfDraws):
     0.6931
     """
 
-    needs_labels = False
+    reads_labels = False
 
-    def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
-        return entropy(tf.reduce_mean(draws, axis=1))
+    def values_of(self, labels: Tensor, probabilities: Tensor) -> Tensor:
+        return entropy_of(tf.reduce_mean(probabilities, axis=1))
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class MutualInformation(_OfDraws):
+class MutualInformation(_DrawsMetric):
     """How far the draws disagree, in nats: the uncertainty that more data can reduce.
 
     It is the entropy of the averaged probabilities minus the averaged entropy. The metric
@@ -153,8 +127,10 @@ class MutualInformation(_OfDraws):
     0.0
     """
 
-    needs_labels = False
+    reads_labels = False
 
-    def value_of_draws(self, labels: Tensor, draws: Tensor) -> Tensor:
-        expected = tf.reduce_mean(entropy(draws), axis=1)
-        return tf.maximum(entropy(tf.reduce_mean(draws, axis=1)) - expected, 0.0)
+    def values_of(self, labels: Tensor, probabilities: Tensor) -> Tensor:
+        expected = tf.reduce_mean(entropy_of(probabilities), axis=1)
+        return tf.maximum(
+            entropy_of(tf.reduce_mean(probabilities, axis=1)) - expected, 0.0
+        )

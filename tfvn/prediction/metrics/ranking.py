@@ -5,8 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.prediction.metrics.base import check_rank, refuse_unless
-from tfvn.prediction.metrics.classes import examples_of
+from tfvn.prediction.metrics.base import ClassMetric
+from tfvn.prediction.metrics.classes import refuse_unless
 
 Tensor = Any
 
@@ -50,7 +50,11 @@ class _Scores(keras.metrics.Metric):
         scores = tf.cast(y_pred, tf.float64)
         if scores.shape.rank == 2 and scores.shape[-1] == 1:
             scores = scores[:, 0]
-        check_rank(scores, 1, "scores, one for each example")
+        if scores.shape.rank != 1:
+            raise ValueError(
+                "Predictions must be scores, one for each example. "
+                f"Received: y_pred of shape {scores.shape}"
+            )
         checks = refuse_unless(
             ~tf.reduce_any(tf.math.is_nan(scores)),
             "Scores must be numbers; some are NaN.",
@@ -70,9 +74,6 @@ class _Scores(keras.metrics.Metric):
     def reset_state(self) -> None:
         for kept in self._scores:
             kept.assign(tf.zeros([0], tf.float64))
-
-    def get_config(self) -> dict[str, Any]:
-        return {"name": self.name, "dtype": self.dtype}
 
 
 @keras.saving.register_keras_serializable("tfvn")
@@ -156,7 +157,7 @@ class FPR95(_Scores):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class AURC(keras.metrics.Metric):
+class AURC(ClassMetric):
     """The area under the risk-coverage curve.
 
     A classifier that may abstain answers the examples first of which it is most certain.
@@ -194,8 +195,7 @@ class AURC(keras.metrics.Metric):
     def __init__(
         self, name: str | None = None, dtype: Any = None, from_logits: bool = False
     ):
-        super().__init__(name=name, dtype=dtype)
-        self.from_logits = from_logits
+        super().__init__(name, dtype, from_logits)
         # Numbers of right and wrong answers. Float32 would stop counting at 16,777,216,
         # and integers cannot be NaN, which marks invalid predictions under XLA.
         self.counts = self.add_variable(
@@ -207,9 +207,9 @@ class AURC(keras.metrics.Metric):
     ) -> None:
         """Adds a batch."""
         _refuse_weights(sample_weight)
-        labels, probabilities, weights = examples_of(
-            y_true, y_pred, None, self.from_logits
-        )
+        super().update_state(y_true, y_pred)
+
+    def add(self, labels: Tensor, probabilities: Tensor, weights: Tensor) -> None:
         answers = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         # The doubt and not the probability, because there are too few cells near 1.
         doubt = 1.0 - tf.reduce_max(probabilities, axis=-1)
@@ -232,9 +232,6 @@ class AURC(keras.metrics.Metric):
         risks = rate * size + (errors - rate * answered) * harmonic
         area = tf.math.divide_no_nan(tf.reduce_sum(risks), tf.reduce_sum(size))
         return tf.cast(area, self.dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "from_logits": self.from_logits}
 
 
 def _is_outside(y_true: Tensor, scores: Tensor) -> Tensor:

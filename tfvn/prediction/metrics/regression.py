@@ -5,20 +5,20 @@ from typing import Any, ClassVar
 import keras
 import numpy as np
 
-from tfvn.prediction.distribution import PredictiveDistribution, check_level
+from tfvn.prediction.distribution import PredictiveDistribution, check_level, fitted
 from tfvn.prediction.metrics.crps import crps_of_draws, crps_of_mixture
 from tfvn.prediction.metrics.targets import refuse_missing, weights_of_targets
 from tfvn.utils.validation import check_count
 
 
-class _OfPredictions(keras.metrics.Metric):
+class _PredictionMetric(keras.metrics.Metric):
     """The weighted mean over targets of values that a subclass computes for each of them.
 
     A subclass implements `values_of(y_true, y_pred)`. It returns an array whose first axis
-    is `num_figures` long, one mean for each, and whose other axes are those of the targets.
+    is `num_means` long, one mean for each, and whose other axes are those of the targets.
     """
 
-    num_figures = 1
+    num_means = 1
     takes_draws: ClassVar[bool] = True
     reads_targets: ClassVar[bool] = True
 
@@ -27,7 +27,7 @@ class _OfPredictions(keras.metrics.Metric):
         # In float64, because float32 stops counting at 16 million.
         self.sums, self.weight = (
             self.add_variable(shape, initializer="zeros", dtype="float64", name=part)
-            for part, shape in (("sums", (self.num_figures,)), ("weight", ()))
+            for part, shape in (("sums", (self.num_means,)), ("weight", ()))
         )
 
     def values_of(self, y_true: np.ndarray, y_pred: Any) -> np.ndarray:
@@ -63,7 +63,7 @@ class _OfPredictions(keras.metrics.Metric):
         values = np.where(counted, values, 0.0) * weight
         # Every row has the same weight, however many targets it has.
         targets = weight[0].size
-        sums = values.reshape(self.num_figures, -1).sum(axis=-1)
+        sums = values.reshape(self.num_means, -1).sum(axis=-1)
         self.sums.assign_add(sums / targets)
         self.weight.assign_add(weight.sum() / targets)
 
@@ -72,10 +72,9 @@ class _OfPredictions(keras.metrics.Metric):
         if isinstance(y_pred, PredictiveDistribution):
             return y_pred.align(y_true), y_pred
         if self.takes_draws and isinstance(y_pred, np.ndarray) and y_pred.ndim > 1:
-            y = np.asarray(y_true, "float64")
-            shape = (len(y_pred), *y_pred.shape[2:])
-            if y.shape == shape or (*y.shape, 1) == shape or y.shape == (*shape, 1):
-                return y.reshape(shape), y_pred.astype("float64")
+            y = fitted(y_true, (len(y_pred), *y_pred.shape[2:]))
+            if y is not None:
+                return y, y_pred.astype("float64")
         raise self.refusal(y_true, y_pred)
 
     def refusal(self, y_true: Any, y_pred: Any) -> ValueError:
@@ -101,12 +100,9 @@ class _OfPredictions(keras.metrics.Metric):
     def result(self) -> Any:
         return keras.ops.convert_to_tensor(self.means()[0], self.dtype)
 
-    def get_config(self) -> dict[str, Any]:
-        return {"name": self.name, "dtype": self.dtype}
-
 
 @keras.saving.register_keras_serializable("tfvn")
-class PredictiveNLL(_OfPredictions):
+class PredictiveNLL(_PredictionMetric):
     """The negative log-likelihood of targets under the prediction, in nats.
 
     The prediction is the mixture over the draws. Each target counts separately.
@@ -138,7 +134,7 @@ class PredictiveNLL(_OfPredictions):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class CRPS(_OfPredictions):
+class CRPS(_PredictionMetric):
     """The continuous ranked probability score, in the unit of the target.
 
     It measures how far the predicted distribution function `F` is from the step function at
@@ -178,7 +174,7 @@ class CRPS(_OfPredictions):
         return crps_of_draws(y_pred, y_true)
 
 
-class _OfInterval(_OfPredictions):
+class _IntervalMetric(_PredictionMetric):
     """A metric of the equal-tailed interval with a given probability."""
 
     def __init__(self, level: float = 0.9, name: str | None = None, dtype: Any = None):
@@ -188,13 +184,9 @@ class _OfInterval(_OfPredictions):
     def checked(self, y_true: Any, y_pred: Any) -> tuple[np.ndarray, Any]:
         if isinstance(y_pred, tuple) and len(y_pred) == 2:
             lower, upper = (np.asarray(bound, "float64") for bound in y_pred)
-            y = np.asarray(y_true, "float64")
-            if lower.shape == upper.shape and (
-                y.shape == lower.shape
-                or (*y.shape, 1) == lower.shape
-                or y.shape == (*lower.shape, 1)
-            ):
-                return y.reshape(lower.shape), (lower, upper)
+            y = fitted(y_true, lower.shape)
+            if y is not None and lower.shape == upper.shape:
+                return y, (lower, upper)
             raise self.refusal(y_true, lower)
         return super().checked(y_true, y_pred)
 
@@ -213,7 +205,7 @@ class _OfInterval(_OfPredictions):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class IntervalCoverage(_OfInterval):
+class IntervalCoverage(_IntervalMetric):
     """The share of targets that lie within their predicted interval.
 
     For a calibrated prediction it is equal to the probability of the interval. It does not
@@ -247,7 +239,7 @@ class IntervalCoverage(_OfInterval):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class IntervalWidth(_OfInterval):
+class IntervalWidth(_IntervalMetric):
     """The mean width of predicted intervals, in the unit of the target.
 
     Of two calibrated predictions, the one with narrower intervals is better.
@@ -280,7 +272,7 @@ class IntervalWidth(_OfInterval):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class QuantileCalibrationError(_OfPredictions):
+class QuantileCalibrationError(_PredictionMetric):
     """How far the levels of quantiles are from the share of targets below them, on average.
 
     It is the mean, over levels `q = 1 / (n + 1), ..., n / (n + 1)`, of the distance between
@@ -318,7 +310,7 @@ class QuantileCalibrationError(_OfPredictions):
     def __init__(
         self, num_levels: int = 19, name: str | None = None, dtype: Any = None
     ):
-        self.num_figures = self.num_levels = check_count("num_levels", num_levels)
+        self.num_means = self.num_levels = check_count("num_levels", num_levels)
         super().__init__(name=name, dtype=dtype)
 
     @property

@@ -17,25 +17,22 @@ def weights_of_targets(given: Any, y: np.ndarray) -> np.ndarray:
     weight = np.asarray(given, "float64")
     shape = weight.shape
     # A last axis of size 1 may be left out.
-    fitting = [
-        axes
-        for axes in (shape, shape[:-1] if shape[-1:] == (1,) else shape)
-        if axes == y.shape[: len(axes)]
-    ]
-    if not fitting:
+    if shape != y.shape[: len(shape)] and shape[-1:] == (1,):
+        weight = weight[..., 0]
+    if weight.shape != y.shape[: weight.ndim]:
         raise ValueError(
             "Argument `sample_weight` must have a weight for each row, of shape "
             f"{y.shape[:1]}, or for each element of the first axes of the targets, whose "
             f"shape is {y.shape}. Received: sample_weight of shape {shape}"
         )
-    if not np.all(np.isfinite(weight) & (weight >= 0.0)):
-        bad = weight[~(np.isfinite(weight) & (weight >= 0.0))][0]
+    is_valid = np.isfinite(weight) & (weight >= 0.0)
+    if not is_valid.all():
         raise ValueError(
             "Argument `sample_weight` must have finite numbers of at least 0. "
-            f"Received: a weight of {bad}"
+            f"Received: a weight of {weight[~is_valid][0]}"
         )
-    axes = fitting[0]
-    return np.broadcast_to(weight.reshape(*axes, *[1] * (y.ndim - len(axes))), y.shape)
+    missing = range(weight.ndim, y.ndim)
+    return np.broadcast_to(np.expand_dims(weight, tuple(missing)), y.shape)
 
 
 def refuse_missing(y: np.ndarray, counted: np.ndarray) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn import likelihoods
+from tfvn import likelihoods, passes
 from tfvn.likelihoods import Likelihood, likelihood_of
 from tfvn.prediction.outputs import (
     BINARY_LOGITS,
@@ -24,23 +24,22 @@ AUTO = "auto"
 # A kind as a string, or the likelihood of outputs that are parameters of a distribution.
 Kind = Any
 
+
+def _with_functions(*classes: Any) -> tuple[Any, ...]:
+    """Returns losses as classes and as functions."""
+    return (*classes, *(loss().fn for loss in classes))
+
+
 # Losses from which the kind of the outputs is inferred. No other loss is used for this.
-_BINARY = (
-    keras.losses.BinaryCrossentropy,
-    keras.losses.BinaryFocalCrossentropy,
-    keras.losses.binary_crossentropy,
-    keras.losses.binary_focal_crossentropy,
+_BINARY = _with_functions(
+    keras.losses.BinaryCrossentropy, keras.losses.BinaryFocalCrossentropy
 )
-_CLASSES = (
+_CLASSES = _with_functions(
     keras.losses.CategoricalCrossentropy,
     keras.losses.CategoricalFocalCrossentropy,
     keras.losses.SparseCategoricalCrossentropy,
-    keras.losses.categorical_crossentropy,
-    keras.losses.categorical_focal_crossentropy,
-    keras.losses.sparse_categorical_crossentropy,
 )
-_DISTRIBUTIONS_OVER_CLASSES = (keras.losses.KLDivergence, keras.losses.kl_divergence)
-_NUMBERS = (
+_NUMBERS = _with_functions(
     keras.losses.MeanSquaredError,
     keras.losses.MeanAbsoluteError,
     keras.losses.MeanAbsolutePercentageError,
@@ -49,52 +48,28 @@ _NUMBERS = (
     keras.losses.Huber,
     keras.losses.Poisson,  # of rates, which are means
     keras.losses.CosineSimilarity,
-    keras.losses.mean_squared_error,
-    keras.losses.mean_absolute_error,
-    keras.losses.mean_absolute_percentage_error,
-    keras.losses.mean_squared_logarithmic_error,
-    keras.losses.log_cosh,
-    keras.losses.huber,
-    keras.losses.poisson,
-    keras.losses.cosine_similarity,
 )
+# With the kinds of their outputs: without and with `from_logits`.
+_LOSSES = (
+    (_BINARY, BINARY_PROBABILITIES, BINARY_LOGITS),
+    (_CLASSES, PROBABILITIES, LOGITS),
+    (_with_functions(keras.losses.KLDivergence), PROBABILITIES, None),
+    (_NUMBERS, REGRESSION, None),
+)
+
+
+def _activations(*names: str) -> list[Any]:
+    """Returns the functions with these names in Keras and in TensorFlow."""
+    modules = (keras.activations, keras.ops, tf.nn)
+    return [getattr(m, name) for m in modules for name in names if hasattr(m, name)]
+
 
 # Activations from which the kind of the outputs is inferred.
-_SOFTMAXES = (keras.activations.softmax, keras.ops.softmax, tf.nn.softmax)
-_SIGMOIDS = (
-    keras.activations.sigmoid,
-    keras.activations.hard_sigmoid,
-    keras.ops.sigmoid,
-    keras.ops.hard_sigmoid,
-    tf.nn.sigmoid,
-)
+_SOFTMAXES = _activations("softmax", "sparsemax")
+_SIGMOIDS = _activations("sigmoid", "hard_sigmoid", "sparse_sigmoid")
 # After these activations, a softmax gives the same result as of the logits themselves.
-_LIKE_LOGITS = (keras.activations.linear, keras.activations.log_softmax)
-_OTHERS = (
-    keras.activations.relu,
-    keras.activations.relu6,
-    keras.activations.leaky_relu,
-    keras.activations.elu,
-    keras.activations.selu,
-    keras.activations.celu,
-    keras.activations.gelu,
-    keras.activations.silu,
-    keras.activations.mish,
-    keras.activations.softplus,
-    keras.activations.softsign,
-    keras.activations.exponential,
-    keras.activations.tanh,
-    keras.activations.hard_tanh,
-    keras.activations.hard_silu,
-    keras.activations.log_sigmoid,
-    tf.nn.relu,
-    tf.nn.tanh,
-)
-
-_HELP = (
-    "pass `outputs=...`: one of {kinds}, a `tfvn.likelihoods.Likelihood`, or for several "
-    "outputs a list or a dictionary of these"
-)
+_LIKE_LOGITS = _activations("linear", "log_softmax")
+_KNOWN = _activations(*(n for n in dir(keras.activations) if not n.startswith("_")))
 
 
 def find_kinds(model: keras.Model, outputs: Any, inputs: Any = None) -> list[Kind]:
@@ -114,10 +89,11 @@ def find_kinds(model: keras.Model, outputs: Any, inputs: Any = None) -> list[Kin
     structure = _structure(model, inputs)
     losses = losses_of(model, structure)
     layers = last_layers(model, len(losses))
-    told = [_checked(kind) for kind in _told(model, structure, outputs)]
+    given = [_checked(kind) for kind in _given_kinds(model, structure, outputs)]
+    leaves = keras.tree.flatten_with_path(structure)
     kinds = []
     for kind, layer, loss, (path, leaf) in zip(
-        told, layers, losses, _paths(structure), strict=True
+        given, layers, losses, leaves, strict=True
     ):
         name = f" {path[-1]!r}" if len(losses) > 1 else ""
         if kind in (AUTO, PROBABILITIES):
@@ -136,53 +112,30 @@ def name_of(kind: Kind) -> str:
 
 
 def _structure(model: keras.Model, inputs: Any) -> Any:
+    """Returns the model's outputs, symbolic ones or specs, in their structure."""
     graph = functional_graph(model)
     if graph is not None:
         return graph.output
     if inputs is None:
         return None
 
-    ragged = (tf.RaggedTensor, tf.RaggedTensorSpec)
-    if any(isinstance(value, ragged) for value in keras.tree.flatten(inputs)):
-        structure = _traced_structure(model, inputs)
-    else:
-        symbols = keras.tree.map_structure(_symbol, inputs)
-        structure = model.compute_output_spec(symbols)
-    private.clear_losses(model)
-    return structure
-
-
-def _symbol(value: Any) -> keras.KerasTensor | None:
-    if value is None:
-        return None  # an optional input
-    dtype = keras.backend.standardize_dtype(value.dtype)
-    sparse = isinstance(value, tf.SparseTensor | tf.SparseTensorSpec)
-    return keras.KerasTensor((None, *value.shape[1:]), dtype, sparse=sparse)
-
-
-def _traced_structure(model: keras.Model, inputs: Any) -> Any:
-    """Returns the outputs for ragged inputs, which Keras's symbolic tensors do not support."""
-
     def spec(value: Any) -> Any:
         is_spec = value is None or isinstance(value, tf.TypeSpec)
         return value if is_spec else tf.type_spec_from_value(value)
 
-    call = tf.function(lambda x: model(x, training=False), autograph=False)
-    return keras.tree.map_structure(
-        lambda t: keras.KerasTensor((None, *t.shape[1:]), t.dtype.name),
-        call.get_concrete_function(
-            keras.tree.map_structure(spec, inputs)
-        ).structured_outputs,
-    )
+    def call(x: Any) -> Any:
+        with passes.entered(passes.Pass(adds_kl=False)):
+            return model(x, training=False)
+
+    specs = keras.tree.map_structure(spec, inputs)
+    traced = tf.function(call, autograph=False).get_concrete_function(specs)
+    private.clear_losses(model)
+    return traced.structured_outputs
 
 
-def _paths(structure: Any) -> list[Any]:
-    return keras.tree.flatten_with_path(structure)
-
-
-def _told(model: keras.Model, structure: Any, outputs: Any) -> list[Any]:
-    """Returns what the argument `outputs` says about each output."""
-    paths = [path for path, _ in _paths(structure)]
+def _given_kinds(model: keras.Model, structure: Any, outputs: Any) -> list[Any]:
+    """Returns the part of the argument `outputs` for each output."""
+    paths = [path for path, _ in keras.tree.flatten_with_path(structure)]
     if isinstance(outputs, dict):
         keys = [path[-1] if path else None for path in paths]
         if not isinstance(structure, dict):
@@ -211,39 +164,33 @@ def _told(model: keras.Model, structure: Any, outputs: Any) -> list[Any]:
 
 
 def _checked(kind: Any) -> Any:
-    if isinstance(kind, Likelihood) or (
-        isinstance(kind, str) and kind in (AUTO, *KINDS, *likelihoods.registry.aliases)
-    ):
+    choices = [AUTO, *KINDS, *likelihoods.registry.aliases]
+    if isinstance(kind, Likelihood) or (isinstance(kind, str) and kind in choices):
         return kind
     raise ValueError(
-        f"Argument `outputs` must be one of {_choices()}, a "
+        f"Argument `outputs` must be one of {choices}, a "
         "`tfvn.likelihoods.Likelihood`, or a list or a dictionary with one of these for "
         f"each output. Received: outputs={kind!r}"
     )
 
 
-def _choices() -> list[str]:
-    return [AUTO, *KINDS, *likelihoods.registry.aliases]
-
-
-def _kind(told: Any, layer: Any, loss: Any, name: str) -> Kind:
+def _kind(given: Any, layer: Any, loss: Any, name: str) -> Kind:
     """Returns the kind of one output."""
-    if told == AUTO:
+    if given == AUTO:
         return _infer(layer, loss, name)
-    if isinstance(told, Likelihood) or told in KINDS:
-        return told
+    if isinstance(given, Likelihood) or given in KINDS:
+        return given
     # The alias of a family: the loss or the layer may know its scale.
     own = (likelihood_of(loss), likelihood_of(layer))
-    known = next((k for k in own if k is not None and k.alias == told), None)
-    return known or likelihoods.get(told)
+    known = next((k for k in own if k is not None and k.alias == given), None)
+    return known or likelihoods.get(given)
 
 
 def _infer(layer: Any, loss: Any, name: str) -> Kind:
     if isinstance(loss, str | dict):
         loss = keras.losses.get(loss)
-    likelihood = likelihood_of(loss) or likelihood_of(layer)
     activation = _activation(layer)
-    from_loss = likelihood or _from_loss(loss)
+    from_loss = likelihood_of(loss) or likelihood_of(layer) or _from_loss(loss)
     from_activation = None
     if activation in _SOFTMAXES:
         from_activation = PROBABILITIES
@@ -251,28 +198,25 @@ def _infer(layer: Any, loss: Any, name: str) -> Kind:
         from_activation = BINARY_PROBABILITIES
     if from_loss is None and from_activation is None:
         raise _unclear(name, layer, loss, "Neither the last layer nor the loss tells")
-    if from_loss is None or (from_activation == PROBABILITIES == from_loss):
+    if from_loss is None or from_loss == from_activation:
         return from_activation
-    if from_activation is not None:
-        # A softmax gives probabilities of classes, whatever the loss is. A sigmoid may
-        # also be used to keep a number between 0 and 1.
-        softmax_agrees = (BINARY_PROBABILITIES, REGRESSION)
-        if from_activation == PROBABILITIES and from_loss in softmax_agrees:
-            return PROBABILITIES
-        if from_activation == from_loss:
-            return from_activation
-        raise _unclear(name, layer, loss, "The last activation and the loss differ on")
-    is_of_classes = not isinstance(from_loss, Likelihood) and from_loss != REGRESSION
-    is_contradicted = activation in _OTHERS or (
-        activation in _LIKE_LOGITS and from_loss not in (LOGITS, BINARY_LOGITS)
-    )
-    if is_of_classes and is_contradicted:
+    # A softmax gives probabilities of classes, whatever the loss is. A sigmoid may also be
+    # used to keep a number between 0 and 1.
+    softmax_agrees = (BINARY_PROBABILITIES, REGRESSION)
+    if from_activation == PROBABILITIES and from_loss in softmax_agrees:
+        return PROBABILITIES
+    agrees = from_activation is None
+    if agrees and from_loss in (PROBABILITIES, BINARY_PROBABILITIES):
+        agrees = activation not in _KNOWN
+    elif agrees and from_loss in (LOGITS, BINARY_LOGITS):
+        agrees = activation not in _KNOWN or activation in _LIKE_LOGITS
+    if not agrees:
         raise _unclear(name, layer, loss, "The last activation and the loss differ on")
     return from_loss
 
 
 def _unclear(name: str, layer: Any, loss: Any, why: str) -> ValueError:
-    help_text = _HELP.format(kinds=[*KINDS, *likelihoods.registry.aliases])
+    kinds = [*KINDS, *likelihoods.registry.aliases]
     activation = _activation(layer)
     received = [f"outputs={AUTO!r}", f"loss={_name_of(loss)}"]
     if layer is not None:
@@ -281,7 +225,9 @@ def _unclear(name: str, layer: Any, loss: Any, why: str) -> ValueError:
         received.append(f"activation={_name_of(activation)}")
     return ValueError(
         f"{why} what the model's outputs are{f' (output{name})' if name else ''}; "
-        f"{help_text}. Received: {', '.join(received)}"
+        f"pass `outputs=...`: one of {kinds}, a `tfvn.likelihoods.Likelihood`, or for "
+        "several outputs a list or a dictionary of these. "
+        f"Received: {', '.join(received)}"
     )
 
 
@@ -323,12 +269,12 @@ def _loss_axis(loss: Any) -> Any:
         loss = keras.losses.get(loss)
     if isinstance(loss, functools.partial):
         return loss.keywords.get("axis", -1) if loss.func in _CLASSES else -1
-    if not _is_any(type(loss).__mro__, _CLASSES):
+    if not any(part in _CLASSES for part in type(loss).__mro__):
         return -1
     return private.loss_arguments(loss).get("axis", -1)
 
 
-def _check_axis(told: str, axis: Any, owner: str, symbol: Any, name: str) -> None:
+def _check_axis(kind: str, axis: Any, owner: str, symbol: Any, name: str) -> None:
     """Raises an error if the classes are on another axis than the last."""
     axes = axis if isinstance(axis, list | tuple) else [axis]
     if [*axes] in ([-1], [len(symbol.shape) - 1] if symbol is not None else [-1]):
@@ -337,55 +283,40 @@ def _check_axis(told: str, axis: Any, owner: str, symbol: Any, name: str) -> Non
         f"The classes of the model's output{name} must be on its last axis, because "
         "entropies are computed along it; move the axis of the classes to the end with "
         "`keras.layers.Permute`, or pass `outputs='regression'` to get mean and standard "
-        f"deviation only. Received: outputs={told!r} for {owner} with axis={axis}"
+        f"deviation only. Received: outputs={kind!r} for {owner} with axis={axis}"
     )
 
 
 def _from_loss(loss: Any) -> Kind | None:
     """Returns the kind of outputs that a loss implies, or `None` if it implies none."""
-    if loss is None:
-        return None
     keywords: dict[str, Any] = {}
     if isinstance(loss, functools.partial):
         if loss.args:
             return None
         loss, keywords = loss.func, loss.keywords
+    classes: tuple[Any, ...] = (loss,)
+    config = {"from_logits": False, **keywords}
     if isinstance(loss, keras.losses.Loss):
-        config = loss.get_config()
-        classes = type(loss).__mro__
-    else:
-        config, classes = keywords, (loss,)
-    for known, kind in (
-        (_NUMBERS, REGRESSION),
-        (_DISTRIBUTIONS_OVER_CLASSES, PROBABILITIES),
-    ):
-        if _is_any(classes, known):
-            return None if _has_own_call(classes, known) else kind
-    is_binary = _is_any(classes, _BINARY)
-    if not is_binary and not _is_any(classes, _CLASSES):
-        return None
-    from_logits = config.get("from_logits", None if len(classes) > 1 else False)
-    if from_logits is None:
-        return None
-    if is_binary:
-        return BINARY_LOGITS if from_logits else BINARY_PROBABILITIES
-    return LOGITS if from_logits else PROBABILITIES
+        classes, config = type(loss).__mro__, loss.get_config()
+    for known, kind, kind_of_logits in _LOSSES:
+        base = next((part for part in classes if part in known), None)
+        if base is None:
+            continue
+        if kind_of_logits is None:
+            return None if _has_own_call(loss, base) else kind
+        if config.get("from_logits") is None:
+            return None
+        return kind_of_logits if config["from_logits"] else kind
+    return None
 
 
-def _has_own_call(classes: Any, known: tuple[Any, ...]) -> bool:
+def _has_own_call(loss: Any, base: Any) -> bool:
     """Returns whether a subclass of a known loss overrides its computation.
 
     For instance, it may compute a softmax of the outputs first, which its config does not
     show.
     """
-    if len(classes) == 1:
-        return False  # a function
-    base = next(part for part in classes if _is_any([part], known))
-    return any(
-        getattr(classes[0], name) is not getattr(base, name)
+    return loss is not base and any(
+        getattr(type(loss), name) is not getattr(base, name)
         for name in ("call", "__call__")
     )
-
-
-def _is_any(parts: Any, known: tuple[Any, ...]) -> bool:
-    return any(part is one for part in parts for one in known)

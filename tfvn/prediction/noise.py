@@ -1,13 +1,13 @@
 """Finds the layers that draw noise at inference, and makes them read the `Pass`.
 
-A layer says so by an attribute `noise_per_example`: `True` where the examples of a batch
-get independent noise, `False` where they share some of it, `None` where there is none.
-For Keras's own layers the table below says it. A layer of unknown kind that owns a
-`keras.random.SeedGenerator`, a `Dropout` with another `call` among them, gets a pass for
-each draw, as if a batch shared its noise,
-and a seed for each block of rows, as if it did not: slower than need be, and never wrong.
-If its `call` takes `training` and it has no layers inside, it may draw in training only,
-and is called as in training.
+A layer declares its noise in an attribute `noise_per_example`: `True` if the examples of a
+batch get independent noise, `False` if they share some of it, `None` if there is none. For
+Keras's own layers, this module knows it. Any other layer with a
+`keras.random.SeedGenerator` is unknown, for instance a subclass of `Dropout` with another
+`call`. It gets one pass for each draw, in case a batch shares its noise, and one seed for
+each block of rows, in case a batch does not: that is always right, but may be slow. If its
+`call` takes `training` and there are no layers inside of it, the layer is called as in
+training, because it may draw only then.
 """
 
 import contextlib
@@ -25,6 +25,17 @@ from tfvn import passes
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.utils import private
 from tfvn.utils.models import all_layers
+
+# Keras's layers that draw noise in training, and the attributes that say how much.
+_AMOUNTS: dict[type, tuple[str, ...]] = {
+    keras.layers.Dropout: ("rate",),
+    keras.layers.AlphaDropout: ("rate",),
+    keras.layers.GaussianDropout: ("rate",),
+    keras.layers.GaussianNoise: ("stddev",),
+    keras.layers.Attention: ("dropout",),
+    private.DropoutRNNCell: ("dropout", "recurrent_dropout"),
+    private.DataLayer: (),  # augmentation belongs to training
+}
 
 # The types of TensorFlow's ops that draw random numbers.
 _RANDOM_OP = re.compile(
@@ -103,9 +114,12 @@ def check_drawn(model: keras.Layer, asked: set[int]) -> None:
         model: A model of which draws have just been traced.
         asked: The seed generators that were asked for seeds, by identity.
     """
-    noisy = [layer for layer in all_layers(model) if noise_of(layer) is not None]
-    # A recurrent layer leaves the noise to its cell.
-    noisy = [layer for layer in noisy if not isinstance(layer, keras.layers.RNN)]
+    noisy = [
+        layer
+        for layer in all_layers(model)
+        # A recurrent layer leaves the noise to its cell.
+        if noise_of(layer) is not None and not isinstance(layer, keras.layers.RNN)
+    ]
     lost = [
         layer
         for layer in noisy
@@ -134,19 +148,28 @@ def _wrap(owner: Any, name: str, wrapper: Callable) -> None:
     if before is None:
         # If two threads do this, the first one wins.
         attributes.setdefault(name, wrapper(getattr(owner, name)))
-    elif not isinstance(before, _Call | _Next):
+    elif not isinstance(before, _Wrapper):
         attributes[name] = wrapper(before)
 
 
 # Objects rather than closures, so that copies and pickles of their owner get their own.
 
 
-class _Call:
-    """The `call` of a layer, as in training if the pass has `draws_noise`."""
+class _Wrapper:
+    """Replaces a method of a layer, or of its seed generator.
+
+    Args:
+        layer: The layer.
+        own: The method.
+    """
 
     def __init__(self, layer: Any, own: Callable):
         self._layer = layer
-        functools.update_wrapper(self, own)
+        functools.update_wrapper(self, own)  # type: ignore[arg-type]
+
+
+class _Call(_Wrapper):
+    """The `call` of a layer, as in training if the pass has `draws_noise`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__wrapped__  # type: ignore[attr-defined]
@@ -157,12 +180,8 @@ class _Call:
         return own(*bound.args, **bound.kwargs)
 
 
-class _Next:
+class _Next(_Wrapper):
     """The `next` of a layer's seed generator, from the stream of the pass if it has one."""
-
-    def __init__(self, layer: Any, own: Callable):
-        self._layer = layer
-        functools.update_wrapper(self, own)
 
     def __call__(self, ordered: bool = True, per_example: bool | None = None) -> Any:
         own, now = self.__wrapped__, passes.current()  # type: ignore[attr-defined]
@@ -170,68 +189,29 @@ class _Next:
             return own(ordered=ordered)
         now.record.asked.add(id(own.__self__))
         if per_example is None:
-            per_example = bool(noise_of(self._layer)) or is_unknown(self._layer)
+            per_example = has_own_noise(self._layer)
         return now.stream.next(per_example)
 
 
-@functools.singledispatch
 def _keras_noise(layer: Any) -> bool | None:
-    """The table of `noise_of` for Keras's own layers."""
-    raise TypeError(f"{type(layer).__name__} is not in the table.")
-
-
-@_keras_noise.register
-def _(layer: keras.layers.Dropout) -> bool | None:
-    if layer.rate == 0:
+    """Returns what `noise_of` does, for Keras's own layers."""
+    if isinstance(layer, keras.layers.RNN):
+        # It passes `training` to its cell.
+        cells = getattr(layer.cell, "cells", [layer.cell])
+        return any(_keras_noise(cell) for cell in cells if _is_known(cell)) or None
+    names = next(names for cls, names in _AMOUNTS.items() if isinstance(layer, cls))
+    if not any(getattr(layer, name) > 0 for name in names):
         return None
     # With some noise shapes the whole batch shares the noise.
-    return layer.noise_shape is None or layer.noise_shape[0] is None
-
-
-@_keras_noise.register(keras.layers.AlphaDropout)
-def _(layer: Any) -> bool | None:
-    if layer.rate == 0:
-        return None
-    return layer.noise_shape is None or layer.noise_shape[0] is None
-
-
-@_keras_noise.register(keras.layers.GaussianDropout)
-def _(layer: Any) -> bool | None:
-    return True if layer.rate > 0 else None
-
-
-@_keras_noise.register(keras.layers.GaussianNoise)
-def _(layer: Any) -> bool | None:
-    return True if layer.stddev > 0 else None
-
-
-@_keras_noise.register(keras.layers.Attention)
-def _(layer: Any) -> bool | None:
-    return True if layer.dropout > 0 else None
-
-
-@_keras_noise.register(private.DropoutRNNCell)
-def _(cell: Any) -> bool | None:
-    return True if cell.dropout > 0 or cell.recurrent_dropout > 0 else None
-
-
-@_keras_noise.register(keras.layers.RNN)
-def _(layer: Any) -> bool | None:
-    # It passes `training` to its cell.
-    cells = getattr(layer.cell, "cells", [layer.cell])
-    drops = [_keras_noise(cell) for cell in cells if _is_known(cell)]
-    return True if any(drops) else None
-
-
-@_keras_noise.register(private.DataLayer)
-def _(layer: Any) -> bool | None:
-    return None  # augmentation belongs to training
+    shape = getattr(layer, "noise_shape", None)
+    return shape is None or shape[0] is None
 
 
 def is_unknown(layer: Any) -> bool:
     """Whether a layer has seed generators, but does not declare its noise."""
-    is_told = hasattr(layer, "noise_per_example") or _is_known(layer)
-    return not is_told and bool(private.seed_generators(layer))
+    if hasattr(layer, "noise_per_example") or _is_known(layer):
+        return False
+    return bool(private.seed_generators(layer))
 
 
 def _draws_in_training(layer: Any) -> bool:
@@ -260,11 +240,9 @@ def _check_generator(layer: Any) -> None:
 
 
 def _is_known(layer: Any) -> bool:
-    default = _keras_noise.dispatch(object)
-    if _keras_noise.dispatch(type(layer)) is default:
-        return False
     if isinstance(layer, private.DropoutRNNCell | keras.layers.RNN | private.DataLayer):
         return True  # the user's `call` surrounds what Keras draws
     # Elsewhere the user's `call` may share the noise between examples.
     is_own = not type(layer).call.__module__.startswith("keras.")
-    return not (is_own and private.seed_generators(layer))
+    is_in_table = isinstance(layer, tuple(_AMOUNTS))
+    return is_in_table and not (is_own and private.seed_generators(layer))

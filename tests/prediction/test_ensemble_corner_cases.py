@@ -11,19 +11,24 @@ from models import CLASSES, FEATURES, X, sequential
 import tfvn
 
 
-def test_masks_reach_layers_behind_the_noise():
-    model = keras.Sequential(
-        [
-            keras.Input((5,), dtype="int32"),
-            layers.Embedding(10, 4, mask_zero=True),
-            layers.Dropout(1e-6),
-            layers.LSTM(3),
-            layers.Dense(CLASSES, "softmax"),
-        ]
+@pytest.mark.parametrize(
+    "rest",
+    [
+        # Over repeated rows, and draw by draw.
+        lambda: [layers.GaussianNoise(1e-7), layers.LSTM(2)],
+        lambda: [tfvn.MeanFieldLSTM(2)],
+        # After a layer that redraws.
+        lambda: [tfvn.MeanFieldDense(3, estimator="weights"), layers.LSTM(2)],
+    ],
+)
+def test_masks_reach_layers_behind_the_noise(rest):
+    embedding = layers.Embedding(5, 3, mask_zero=True)
+    model = keras.Sequential([keras.Input((None,)), embedding, *rest()])
+    padded, short = (
+        tfvn.ensemble_predict(model, np.array([x]), 3, seed=1, outputs="regression")
+        for x in ([1, 2, 0, 0], [1, 2])
     )
-    x = np.array([[1, 2, 0, 0, 0], [3, 4, 5, 6, 7]])
-    answer = tfvn.ensemble_predict(model, x, num_samples=2)
-    np.testing.assert_allclose(answer.mean, model(x), atol=1e-5)
+    np.testing.assert_allclose(padded.mean, short.mean, atol=1e-5)
 
 
 class Positions(keras.Layer):

@@ -6,7 +6,6 @@ that the first part keeps for it.
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,7 +33,6 @@ class _Held:
     """A placeholder for a tensor that is kept for the second part."""
 
     index: int
-    mask: int | None = None
     # For a ragged tensor, which is kept with zeros at the ends of its rows.
     lengths: int | None = None
     is_sparse: bool = False
@@ -77,14 +75,11 @@ class _Values:
             return result if leaf.index is None else _flatten(result)[leaf.index]
         if not isinstance(leaf, _Held):
             return leaf
-        # A new tensor, because masks are attributes of tensors.
-        value = tf.identity(self._repeat(leaf.index))
+        value = self._repeat(leaf.index)
         if leaf.is_sparse:
             value = tf.sparse.from_dense(value)
         if leaf.lengths is not None:
             value = tf.RaggedTensor.from_tensor(value, self._repeat(leaf.lengths))
-        if leaf.mask is not None:
-            private.set_keras_mask(value, self._repeat(leaf.mask))
         return value
 
     def _repeat(self, index: int) -> Tensor:
@@ -180,7 +175,9 @@ class Program:
         graph = functional_graph(operation)
         if is_noisy and graph is not None and _fits(graph, args, kwargs):
             inputs = [
-                self._adjust(symbol, leaf)
+                leaf
+                if leaf is None
+                else self._call(_inputs_of(symbol), (leaf,), {}, None)
                 for symbol, leaf in zip(graph.inputs, _flatten(args[0]), strict=True)
             ]
             return self._follow(graph, inputs)
@@ -195,13 +192,6 @@ class Program:
                 )
         args, kwargs = self._hold(args), self._hold(kwargs)
         return self._defer(_Step(operation, args, kwargs), count)
-
-    def _adjust(self, symbol: Any, leaf: Any) -> Any:
-        """Casts and reshapes an input of a nested model like a call of it."""
-        if isinstance(leaf, _Later):
-            step = _Step(functools.partial(_adjusted, symbol), (leaf,), {})
-            return self._defer(step, None)
-        return leaf if leaf is None else _adjusted(symbol, leaf)
 
     def _defer(self, step: _Step, count: int | None) -> Any:
         index = len(self._steps)
@@ -225,8 +215,7 @@ class Program:
         # rows either.
         if not tf.is_symbolic_tensor(leaf) or tuple(leaf.shape[:1]) in ((), (1,)):
             return leaf
-        mask = private.get_keras_mask(leaf)
-        return _Held(self._place(leaf), None if mask is None else self._place(mask))
+        return _Held(self._place(leaf))
 
     def _hold_ragged(self, leaf: tf.RaggedTensor) -> _Held:
         if leaf.ragged_rank > 1:
@@ -310,18 +299,9 @@ def inputs_by_name(model: Any, x: Any) -> Any:
     return keras.tree.pack_sequence_as(structure, [x[name] for name in names])
 
 
-def _adjusted(symbol: Any, tensor: Tensor) -> Tensor:
-    """Returns an input with the type and the rank that a functional model expects."""
-    mask = private.get_keras_mask(tensor)
-    adjusted = keras.ops.convert_to_tensor(tensor, symbol.dtype, sparse=symbol.sparse)
-    rank, expected = len(adjusted.shape), len(symbol.shape)
-    if rank == expected + 1 and adjusted.shape[-1] == 1:
-        adjusted = keras.ops.squeeze(adjusted, axis=-1)
-    elif rank == expected - 1 and symbol.shape[-1] == 1:
-        adjusted = keras.ops.expand_dims(adjusted, axis=-1)
-    if mask is not None:
-        private.set_keras_mask(adjusted, mask)
-    return adjusted
+def _inputs_of(symbol: Any) -> keras.Model:
+    """Returns a model that casts and reshapes one input, as each functional model does."""
+    return keras.Model(symbol, symbol, name="inputs")
 
 
 def _flatten(structure: Any) -> list[Any]:
@@ -360,6 +340,4 @@ def _can_redraw(operation: Any, args: Any, kwargs: Any) -> bool:
         and len(args) == 1
         and not kwargs
         and tf.is_tensor(args[0])
-        # A call would pass the mask on.
-        and private.get_keras_mask(args[0]) is None
     )

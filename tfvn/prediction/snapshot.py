@@ -17,24 +17,6 @@ from tfvn.prediction.program import functional_graph
 from tfvn.utils import private
 from tfvn.utils.models import all_layers
 
-# Attributes that Keras sets while it trains, evaluates or predicts, and others that do
-# not affect the result of a call.
-_OF_TRAINING = frozenset(
-    [
-        "compiled",
-        "history",
-        "loss",
-        "optimizer",
-        "predict_function",
-        "steps_per_execution",
-        "stop_evaluating",
-        "stop_predicting",
-        "stop_training",
-        "test_function",
-        "train_function",
-    ]
-)
-
 # Most attributes have these types; stopping here is faster.
 _PLAIN_TYPES = frozenset({bool, int, float, str, type(None)})
 _VALUES = (bool, int, float, complex, str, bytes, type(None), np.generic)
@@ -55,8 +37,7 @@ def snapshot(model: keras.Model) -> Any:
     """
     compiled = private.compile_config(model)
     layers = [_attributes(layer) for layer in all_layers(model)]
-    # All weights, because the attributes of layers may not include them.
-    return _identity(compiled), _freeze(model.weights), tuple(layers)
+    return _identity(compiled), tuple(layers)
 
 
 def _attributes(layer: keras.Layer) -> Any:
@@ -83,13 +64,15 @@ def _attributes(layer: keras.Layer) -> Any:
 def _counts(name: str, keeps_notes: bool) -> bool:
     """Whether an attribute with this name may affect the result of a call."""
     is_note = name.startswith("_" if keeps_notes else "_self_")
-    return not is_note and name not in _of_all_layers() | _OF_TRAINING
+    return not is_note and name not in _names_of_keras()
 
 
 @functools.cache
-def _of_all_layers() -> frozenset[str]:
-    """Returns the names of the attributes that Keras sets on every layer."""
-    return frozenset(vars(keras.Layer())) - {"call"}
+def _names_of_keras() -> set[str]:
+    """Returns the names of the attributes that Keras sets on layers and models."""
+    while_training = {"history", "optimizer"}
+    stops = {"stop_evaluating", "stop_predicting", "stop_training"}
+    return {*vars(keras.Model(name="names")), *while_training, *stops} - {"call"}
 
 
 def _freeze(value: Any, depth: int = 3) -> Any:

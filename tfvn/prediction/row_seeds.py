@@ -1,8 +1,6 @@
 """Draws for rows that have their own seeds, whatever else is in the batch."""
 
-import contextlib
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -58,11 +56,13 @@ def draws_by_row(
             without more memory.
     """
     if is_tiled:
-        with _without_advice():
-            return tf.vectorized_map(
-                lambda row: draw([t[None] for t in row[0]], RowStream(row[1]), count),
-                (held, seeds),
-            )
+        return tf.vectorized_map(
+            lambda row: draw([t[None] for t in row[0]], RowStream(row[1]), count),
+            (held, seeds),
+            # It advises against random numbers per row, which it draws in a loop. That
+            # costs no more than elsewhere.
+            warn=False,
+        )
 
     def draw_one(held: list[Tensor], seed: Tensor) -> list[Tensor]:
         outputs = draw([tensor[None] for tensor in held], RowStream(seed), 1)
@@ -133,21 +133,3 @@ def _check_vectors(terms: Any) -> None:
             "A dense layer that is built for vectors must be called with vectors; build "
             f"it for its inputs of highest rank. Received: inputs of rank {rank}"
         )
-
-
-@contextlib.contextmanager
-def _without_advice() -> Iterator[None]:
-    """Hides the advice of `tf.vectorized_map` against random numbers per row.
-
-    It draws them in a loop, which costs no more than elsewhere.
-    """
-
-    def is_other(record: logging.LogRecord) -> bool:
-        return "Using a while_loop for converting" not in record.getMessage()
-
-    logger = tf.get_logger()
-    logger.addFilter(is_other)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_other)

@@ -2,14 +2,14 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfvn.prediction.program import inputs_by_name
-from tfvn.prediction.rows import as_rows, as_tensor, concatenate, row_of_zeros
+from tfvn.prediction.rows import as_rows, as_tensor, join, row_of_zeros
 from tfvn.utils import private
 from tfvn.utils.models import all_layers, functional_graph
 from tfvn.utils.validation import check_count
@@ -33,10 +33,10 @@ class Rows:
 
     def __init__(self, x: Any, steps: int | None = None):
         self.count: int | None = None
-        self._arrange: Callable[[Any], Any] = lambda x: x
         self._steps = check_count("steps", steps, or_none=True)
         if _is_stream(x):
-            _check_end(x, self._steps)
+            if self._steps is None:
+                _check_end(x)
             stream = itertools.islice(_stream(x), self._steps)
             # The first batch is inspected here, and put back below.
             self.first = next(stream, None)
@@ -45,24 +45,23 @@ class Rows:
                     "Argument `x` must give at least one batch. "
                     f"Received: x={type(x).__name__} without any"
                 )
-            self._stream = itertools.chain([self.first], stream)
+            self._batches: Iterable[Any] = itertools.chain([self.first], stream)
         else:
-            self._x = self.first = keras.tree.map_structure(as_rows, x)
-            self.count = length(self._x)
+            self.first = keras.tree.map_structure(as_rows, x)
+            self.count = length(self.first)
+            self._batches = [self.first]
 
     def arrange(self, function: Callable[[Any], Any]) -> None:
         """Applies a function to every batch that puts its parts in another order."""
         self.first = function(self.first)
-        if self.count is None:
-            self._arrange = function
-        else:
-            self._x = self.first
+        self._batches = map(function, self._batches)
 
     def limit(self, batch_size: int) -> None:
         """Limits arrays to the rows of `steps` batches of a size."""
         if self.count is not None and self._steps is not None:
-            self._x = self.first = _slice(self._x, 0, self._steps * batch_size)
-            self.count = length(self._x)
+            self.first = _slice(self.first, 0, self._steps * batch_size)
+            self.count = length(self.first)
+            self._batches = [self.first]
 
     def batches(self, size: int) -> Iterator[Any]:
         """Yields `size` rows at a time, and the remaining rows at the end.
@@ -70,36 +69,29 @@ class Rows:
         Rows with another shape than those before them start a new batch. Data without
         rows are one batch without rows, which still has a shape.
         """
-        if self.count is None:
-            yield from self._batched_anew(size)
-            return
-        for start in range(0, max(self.count, 1), size):
-            yield _slice(self._x, start, start + size)
-
-    def number_of_batches(self, size: int) -> int | None:
-        """Returns the number of batches, or `None` if it is not known."""
-        return None if self.count is None else math.ceil(self.count / size)
-
-    def _batched_anew(self, size: int) -> Iterator[Any]:
         waiting: list[Any] = []
         count = taken = 0
-        for batch in map(self._arrange, self._stream):
+        for batch in self._batches:
             if waiting and _shapes_of_rows(waiting[-1]) != _shapes_of_rows(batch):
                 if count:
-                    yield _join(waiting)
+                    yield join(waiting)
                 waiting, taken, count = [], taken + count, 0
             waiting.append(batch)
             count += length(batch)
             if count < size:
                 continue
-            rows, full = _join(waiting), count - count % size
+            rows, full = join(waiting), count - count % size
             for start in range(0, full, size):
                 yield _slice(rows, start, start + size)
             # A rest without rows must not decide the shape of the next batch.
             waiting = [_slice(rows, full, count)] if count > full else []
             taken, count = taken + full, count - full
         if count or not taken:
-            yield _join(waiting)
+            yield join(waiting)
+
+    def number_of_batches(self, size: int) -> int | None:
+        """Returns the number of batches, or `None` if it is not known."""
+        return None if self.count is None else math.ceil(self.count / size)
 
 
 def checked_rows(model: keras.Model, x: Any, steps: int | None) -> Rows:
@@ -111,7 +103,7 @@ def checked_rows(model: keras.Model, x: Any, steps: int | None) -> Rows:
         )
     rows = Rows(x, steps)
     if not model.built:
-        _build(model, with_a_row(rows.first))
+        _build(model, at_least_one_row(rows.first))
     rows.arrange(lambda x: inputs_by_name(model, x))
     graph = functional_graph(model)
     if graph is None:
@@ -137,10 +129,7 @@ def _build(model: keras.Model, first: Any) -> None:
             "of rows of its batches; give it a `keras.Input` with a `batch_size`. "
             f"Received: model={model.name!r}, not built"
         )
-    row = keras.tree.map_structure(
-        lambda part: None if part is None else as_tensor(part), _slice(first, 0, 1)
-    )
-    model(row, training=False)
+    model(keras.tree.map_structure(as_tensor, _slice(first, 0, 1)), training=False)
 
 
 def _fits(shape: tuple[int, ...] | None, expected: tuple[int | None, ...]) -> bool:
@@ -167,7 +156,7 @@ def length(x: Any) -> int:
     return shapes[0][0]
 
 
-def with_a_row(x: Any) -> Any:
+def at_least_one_row(x: Any) -> Any:
     """Returns rows, or a row of zeros if there are none."""
     return x if length(x) else _map(row_of_zeros, x)
 
@@ -181,15 +170,13 @@ def _is_stream(x: Any) -> bool:
     return hasattr(x, "__iter__") and not is_array and not is_structure
 
 
-def _check_end(source: Any, steps: int | None) -> None:
-    if steps is not None:
-        return
+def _check_end(source: Any) -> None:
     if isinstance(source, keras.utils.PyDataset):
         is_infinite = source.num_batches is None
-    elif isinstance(source, tf.data.Dataset):
-        is_infinite = source.cardinality() == tf.data.INFINITE_CARDINALITY
     else:
-        return
+        is_infinite = isinstance(source, tf.data.Dataset) and (
+            source.cardinality() == tf.data.INFINITE_CARDINALITY
+        )
     if is_infinite:
         raise ValueError(
             "Argument `x` has no end; pass the number of batches to predict as `steps`. "
@@ -205,10 +192,10 @@ def _stream(source: Any) -> Iterator[Any]:
         yield keras.tree.map_structure(as_rows, x)
 
 
-def _map(function: Callable[..., Any], *structures: Any) -> Any:
+def _map(function: Callable[[Any], Any], x: Any) -> Any:
     """Applies a function to inputs, except missing ones."""
     return keras.tree.map_structure(
-        lambda *rows: None if rows[0] is None else function(*rows), *structures
+        lambda rows: None if rows is None else function(rows), x
     )
 
 
@@ -219,9 +206,3 @@ def _shapes_of_rows(x: Any) -> list[Any]:
 
 def _slice(x: Any, start: int, stop: int) -> Any:
     return _map(lambda rows: rows[start:stop], x)
-
-
-def _join(batches: list[Any]) -> Any:
-    if len(batches) == 1:
-        return batches[0]
-    return _map(lambda *parts: concatenate(parts), *batches)

@@ -15,12 +15,12 @@ from tfvn.layers.base import stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
 from tfvn.posteriors.without_mean import WithoutMean
-from tfvn.prediction.data import checked_rows, length, with_a_row
+from tfvn.prediction.data import at_least_one_row, checked_rows, length
 from tfvn.prediction.distribution import PredictiveDistribution
 from tfvn.prediction.kinds import find_kinds
 from tfvn.prediction.program import preserved_states
 from tfvn.prediction.result import EnsemblePrediction
-from tfvn.prediction.rows import as_tensor, concatenate, tensors
+from tfvn.prediction.rows import as_tensor, join
 from tfvn.prediction.sampler import AS_IT_IS, Sampler, sampler_of
 from tfvn.prediction.seeds import RowSeeds, is_by_row, seed_pair
 from tfvn.utils.validation import check_count
@@ -125,8 +125,8 @@ def ensemble_predict(
     - [Depeweg et al., 2018](https://arxiv.org/abs/1710.07283), section 3, for what the
       entropies mean
     """
-    return _Ensemble(model, x, num_samples, steps).predict(
-        batch_size, seed, return_samples, outputs, verbose
+    return _predict(
+        model, x, num_samples, steps, batch_size, seed, return_samples, outputs, verbose
     )
 
 
@@ -172,8 +172,7 @@ def zero_mean_predict(
             "Argument `model` must have a Gaussian-dropout layer, the means of which can "
             f"be left out. Received: model={model.name!r} with none"
         )
-    ensemble = _Ensemble(model, x, num_samples, steps, ZERO_MEANS)
-    return ensemble.predict(**kwargs)
+    return _predict(model, x, num_samples, steps, **kwargs, what=ZERO_MEANS)
 
 
 def mean_predict(
@@ -216,8 +215,12 @@ def mean_predict(
     sampler = sampler_of(model, MEAN_WEIGHTS)
     size = sampler.fixed_rows or batch_size
     rows.limit(size)
-    batches = [_call(sampler, batch) for batch in rows.batches(size)]
-    return keras.tree.map_structure(lambda *parts: concatenate(parts), *batches)
+    return join(
+        [
+            _to_numpy(sampler.call(_checked_batch(sampler, batch)), length(batch))
+            for batch in rows.batches(size)
+        ]
+    )
 
 
 def _without_mean(reading: Any) -> Any:
@@ -230,119 +233,96 @@ MEAN_WEIGHTS = passes.Pass(estimator_of=lambda layer: estimators.MeanWeights())
 ZERO_MEANS = passes.Pass(posterior_of=_without_mean)
 
 
-class _Ensemble:
-    """The draws of a model for some data.
-
-    Args:
-        model: The model.
-        x: The data.
-        num_samples: Number of draws.
-        steps: Number of batches of the data; `None` is all.
-        what: As in `Sampler`.
-    """
-
-    def __init__(
-        self,
-        model: keras.Model,
-        x: Any,
-        num_samples: int,
-        steps: int | None = None,
-        what: passes.Pass = AS_IT_IS,
-    ):
-        self.model = model
-        self.num_samples = check_count("num_samples", num_samples)
-        self.rows = checked_rows(model, x, steps)
-        self._what = what
-
-    def predict(
-        self,
-        batch_size: int | None = 32,
-        seed: Any = None,
-        return_samples: bool = False,
-        outputs: Any = "auto",
-        verbose: Any = "auto",
-    ) -> Any:
-        """Returns the result of `ensemble_predict`."""
-        by_row = is_by_row(seed)
-        sampler = self._sampler(by_row)
-        batch_size = _checked_batch_size(batch_size)
-        self.rows.limit(sampler.fixed_rows or batch_size)
-        seeds = RowSeeds(seed) if by_row else None
-        pair = seed_pair(None if by_row else seed)
-        if seeds is not None and self.rows.count is not None:
-            seeds.check_count(self.rows.count)
-        inputs = keras.tree.map_structure(
-            lambda rows: None if rows is None else as_tensor(rows),
-            with_a_row(self.rows.first),
-        )
-        kinds = find_kinds(self.model, outputs, inputs)
-        parts = (*_PARTS, "samples") if return_samples else _PARTS
-        block = None if by_row else sampler.block_size(self.num_samples)
-        blocks = math.ceil(batch_size / (block or batch_size))
-        size = blocks * block if block else sampler.fixed_rows or batch_size
-        batches = _progress(
-            self.rows.batches(size), self.rows.number_of_batches(size), verbose
-        )
-        summaries = []
-        states = sampler.states(self.num_samples)
-        with preserved_states(self.model):
-            for index, batch in enumerate(batches):
-                x, count = _filled(sampler, batch), length(batch)
-                now = pair if seeds is None else seeds.take(count)
-                function = sampler.function(x, self.num_samples, kinds, parts)
-                summary, states = function(
-                    tensors(x), now, tf.constant(index * blocks), states
-                )
-                summaries.append(_to_numpy(summary, count))
-        if seeds is not None:
-            seeds.check_count()
-        # The seeds of targets, which are sampled afterwards, one for each draw.
-        target_seeds = [
-            [*pair.numpy().view("uint32"), index] if return_samples else None
-            for index in range(len(kinds))
+def _predict(
+    model: keras.Model,
+    x: Any,
+    num_samples: int,
+    steps: int | None,
+    batch_size: int | None = 32,
+    seed: Any = None,
+    return_samples: bool = False,
+    outputs: Any = "auto",
+    verbose: Any = "auto",
+    what: passes.Pass = AS_IT_IS,
+) -> Any:
+    """Returns the result of `ensemble_predict`, for layers that `what` may change."""
+    num_samples = check_count("num_samples", num_samples)
+    rows = checked_rows(model, x, steps)
+    by_row = is_by_row(seed)
+    sampler = sampler_of(model, what, by_row)
+    _check_sampler(sampler, model, by_row)
+    batch_size = _checked_batch_size(batch_size)
+    rows.limit(sampler.fixed_rows or batch_size)
+    seeds = RowSeeds(seed) if by_row else None
+    pair = seed_pair(None if by_row else seed)
+    if seeds is not None and rows.count is not None:
+        seeds.check_count(rows.count)
+    inputs = keras.tree.map_structure(as_tensor, at_least_one_row(rows.first))
+    kinds = find_kinds(model, outputs, inputs)
+    parts = (*_PARTS, "samples") if return_samples else _PARTS
+    block = None if by_row else sampler.block_size(num_samples)
+    blocks = math.ceil(batch_size / (block or batch_size))
+    size = blocks * block if block else sampler.fixed_rows or batch_size
+    batches = _progress(rows.batches(size), rows.number_of_batches(size), verbose)
+    summaries = []
+    states = sampler.states(num_samples)
+    with preserved_states(model):
+        for index, batch in enumerate(batches):
+            x, count = _checked_batch(sampler, batch), length(batch)
+            summary, states = sampler.function(x, num_samples, kinds, parts)(
+                keras.tree.map_structure(as_tensor, x),
+                pair if seeds is None else seeds.take(count),
+                tf.constant(index * blocks),
+                states,
+            )
+            summaries.append(_to_numpy(summary, count))
+    if seeds is not None:
+        seeds.check_count()
+    # The seeds of targets, which are sampled afterwards, one for each draw.
+    root = pair.numpy().view("uint32")
+    return sampler.pack(
+        [
+            _collect(
+                [summary[index] for summary in summaries],
+                kind,
+                num_samples,
+                [*root, index] if return_samples else None,
+            )
+            for index, kind in enumerate(kinds)
         ]
-        return sampler.pack(
-            [
-                self._collect(parts, kind, seed)
-                for parts, kind, seed in zip(
-                    zip(*summaries, strict=True), kinds, target_seeds, strict=True
-                )
-            ]
+    )
+
+
+def _check_sampler(sampler: Sampler, model: keras.Model, by_row: bool) -> None:
+    if not sampler.draws:
+        raise ValueError(
+            "Argument `model` must have a layer that draws noise: a stochastic layer, "
+            "a noise layer, one with a `keras.random.SeedGenerator`, or one whose "
+            "attribute `noise_per_example` is `True` or `False`. "
+            f"Received: model={model.name!r} with none"
+        )
+    if by_row and sampler.fixed_rows is not None:
+        raise ValueError(
+            "The rows of a model with stateful recurrent layers depend on those of the "
+            "batch before; expected an integer `seed`. "
+            f"Received: a seed for each row and model={model.name!r}"
         )
 
-    def _sampler(self, by_row: bool) -> Sampler:
-        sampler = sampler_of(self.model, self._what, by_row)
-        if not sampler.draws:
-            raise ValueError(
-                "Argument `model` must have a layer that draws noise: a stochastic layer, "
-                "a noise layer, one with a `keras.random.SeedGenerator`, or one whose "
-                "attribute `noise_per_example` is `True` or `False`. "
-                f"Received: model={self.model.name!r} with none"
-            )
-        if by_row and sampler.fixed_rows is not None:
-            raise ValueError(
-                "The rows of a model with stateful recurrent layers depend on those of the "
-                "batch before; expected an integer `seed`. "
-                f"Received: a seed for each row and model={self.model.name!r}"
-            )
-        return sampler
 
-    def _collect(
-        self, batches: tuple[dict[str, np.ndarray], ...], kind: Any, seed: Any = None
-    ) -> EnsemblePrediction:
-        arrays = {
-            name: concatenate([batch[name] for batch in batches]) for name in batches[0]
-        }
-        if isinstance(kind, Likelihood):
-            # With seeds of rows, the targets have been sampled already.
-            samples = arrays.get("samples")
-            seed = seed if samples is None else None
-            answer = PredictiveDistribution.of_draws(kind, arrays["outputs"], seed)
-            return answer if samples is None else replace(answer, samples=samples)
-        return EnsemblePrediction(num_samples=self.num_samples, **arrays)
+def _collect(
+    batches: list[dict[str, np.ndarray]], kind: Any, num_samples: int, seed: Any
+) -> EnsemblePrediction:
+    arrays = join(batches)
+    if isinstance(kind, Likelihood):
+        # With seeds of rows, the targets have been sampled already.
+        samples = arrays.get("samples")
+        seed = seed if samples is None else None
+        answer = PredictiveDistribution.of_draws(kind, arrays["outputs"], seed)
+        return answer if samples is None else replace(answer, samples=samples)
+    return EnsemblePrediction(num_samples=num_samples, **arrays)
 
 
-def _filled(sampler: Sampler, batch: Any) -> Any:
+def _checked_batch(sampler: Sampler, batch: Any) -> Any:
     """Returns a batch with at least one row; raises if a stateful model cannot take it."""
     rows = length(batch)
     if sampler.fixed_rows not in (None, rows):
@@ -351,19 +331,12 @@ def _filled(sampler: Sampler, batch: Any) -> Any:
             f"{sampler.fixed_rows} rows, and so must `x` be a multiple of it. "
             f"Received: x with {rows} rows in its last batch"
         )
-    return with_a_row(batch)
+    return at_least_one_row(batch)
 
 
-def _to_numpy(summary: list[dict[str, Any]], rows: int) -> list[dict[str, np.ndarray]]:
-    return [
-        {name: value.numpy()[:rows] for name, value in part.items()} for part in summary
-    ]
-
-
-def _call(sampler: Sampler, batch: Any) -> Any:
-    rows = length(batch)
-    outputs = sampler.call(_filled(sampler, batch))
-    return keras.tree.map_structure(lambda tensor: tensor.numpy()[:rows], outputs)
+def _to_numpy(tensors: Any, rows: int) -> Any:
+    """Returns the first rows of a structure of tensors."""
+    return keras.tree.map_structure(lambda tensor: tensor.numpy()[:rows], tensors)
 
 
 def _checked_batch_size(batch_size: int | None) -> int:

@@ -94,26 +94,10 @@ def dtype_of(rows: Any) -> tf.DType:
     return tf.as_dtype(keras.config.floatx()) if dtype.is_floating else dtype
 
 
-def spec_of(rows: Any, count: int | None, shape: Sequence[int | None]) -> Any:
-    """Returns the spec of rows for a traced function.
-
-    Args:
-        rows: The result of `as_rows`, or some of its rows.
-        count: Number of rows of a batch, or `None` for any.
-        shape: Shape of a row.
-    """
-    dtype = dtype_of(rows)
-    if isinstance(rows, SparseRows):
-        return tf.SparseTensorSpec([count, *shape], dtype)
-    if isinstance(rows, tf.RaggedTensor):
-        return tf.RaggedTensorSpec(
-            [count, *rows.shape[1:]], dtype, rows.ragged_rank, rows.row_splits.dtype
-        )
-    return tf.TensorSpec([count, *shape], dtype)
-
-
 def as_tensor(rows: Any) -> Any:
-    """Returns rows as the tensor that `spec_of` describes."""
+    """Returns rows as a tensor; `None` remains `None`."""
+    if rows is None:
+        return None
     if isinstance(rows, SparseRows):
         return rows.tensor(dtype_of(rows))
     if isinstance(rows, tf.RaggedTensor):
@@ -130,6 +114,11 @@ def row_of_zeros(rows: Any) -> Any:
         # A row without entries.
         return tf.concat([rows, tf.zeros([1, 0, *shape[2:]], rows.dtype)], axis=0)
     return np.zeros(shape, rows.dtype)
+
+
+def join(batches: Sequence[Any]) -> Any:
+    """Joins batches, structures of rows, into one."""
+    return keras.tree.map_structure(lambda *parts: concatenate(parts), *batches)
 
 
 def concatenate(parts: Sequence[Any]) -> Any:
@@ -170,51 +159,33 @@ def _check_shapes(shapes: list[tuple[int, ...]]) -> None:
             )
 
 
-class Structure:
-    """The structure of batches, in which some inputs may be missing.
+def specs_of(model: Any, x: Any, count: int | None) -> Any:
+    """Returns the specs of batches like `x`, in the structure of `x`.
 
     Args:
-        x: A batch.
+        model: The model that gets the batches.
+        x: A structure of results of `as_rows`.
+        count: Number of rows of a batch, or `None` for any.
     """
-
-    def __init__(self, x: Any):
-        self._is_there = keras.tree.map_structure(lambda rows: rows is not None, x)
-        self.key = repr(self._is_there)
-
-    def pack(self, tensors: list[Tensor]) -> Any:
-        """Returns the tensors of a batch in its structure."""
-        rest = iter(tensors)
-        return keras.tree.map_structure(
-            lambda is_there: next(rest) if is_there else None, self._is_there
-        )
-
-
-def tensors(x: Any) -> list[Tensor]:
-    """Returns the inputs of a batch as tensors, without missing ones."""
-    return [as_tensor(rows) for rows in keras.tree.flatten(x) if rows is not None]
-
-
-def specs_of(model: Any, x: Any, count: int | None) -> list[Any]:
-    """Returns the specs of batches like `x`, for any number of rows."""
     graph = functional_graph(model)
     flat = keras.tree.flatten(x)
     symbols = [None] * len(flat)
     if graph is not None and len(graph.inputs) == len(flat):
         symbols = graph.inputs
-    return [
-        spec_of(rows, count, _shape(rows, symbol))
-        for rows, symbol in zip(flat, symbols, strict=True)
-        if rows is not None
-    ]
+    specs = [_spec(rows, count, s) for rows, s in zip(flat, symbols, strict=True)]
+    return keras.tree.pack_sequence_as(x, specs)
 
 
-def _shape(rows: Any, symbol: Any) -> list[int | None]:
-    """Returns the shape of a row, with `None` where the model takes any size."""
-    shape = list(rows.shape[1:])
-    if symbol is None or len(symbol.shape) != len(shape) + 1:
-        return shape
-    # An axis of any length, such as time, stays so in the trace.
-    return [
-        None if known is None else size
-        for known, size in zip(symbol.shape[1:], shape, strict=True)
-    ]
+def _spec(rows: Any, count: int | None, symbol: Any) -> Any:
+    if rows is None:
+        return None
+    dtype, shape = dtype_of(rows), [count, *rows.shape[1:]]
+    if isinstance(rows, tf.RaggedTensor):
+        splits = rows.row_splits.dtype
+        return tf.RaggedTensorSpec(shape, dtype, rows.ragged_rank, splits)
+    if symbol is not None and len(symbol.shape) == len(shape):
+        # An axis for which the model takes any length, such as time, stays so in the trace.
+        known = zip(symbol.shape[1:], shape[1:], strict=True)
+        shape[1:] = [size if fixed is not None else None for fixed, size in known]
+    is_sparse = isinstance(rows, SparseRows)
+    return (tf.SparseTensorSpec if is_sparse else tf.TensorSpec)(shape, dtype)

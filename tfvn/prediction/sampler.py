@@ -1,7 +1,6 @@
 """Draws a model's outputs, with traced functions that are kept with the model."""
 
 import dataclasses
-import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,12 +12,8 @@ from tfvn import passes, random
 from tfvn.prediction import noise, row_seeds
 from tfvn.prediction.blocks import over_blocks, split, whole_blocks
 from tfvn.prediction.outputs import summaries_of
-from tfvn.prediction.program import (
-    Program,
-    draws_without_rows,
-    state_variables,
-)
-from tfvn.prediction.rows import Structure, specs_of, tensors
+from tfvn.prediction.program import Program, draws_without_rows, state_variables
+from tfvn.prediction.rows import as_tensor, specs_of
 from tfvn.prediction.snapshot import snapshot
 from tfvn.utils import private
 from tfvn.utils.models import all_layers
@@ -76,7 +71,11 @@ class Sampler:
         self._by_row = by_row
         self._pass = dataclasses.replace(what, adds_kl=False, is_compiled=False)
         if by_row:
-            estimator_of = functools.partial(_estimator_by_row, what.estimator_of)
+
+            def estimator_of(layer: Any) -> Any:
+                own = what.estimator_of(layer) if what.estimator_of else layer.estimator
+                return row_seeds.with_a_kernel_per_row(layer, own)
+
             self._pass = dataclasses.replace(self._pass, estimator_of=estimator_of)
         noise.prepare(model)
         with passes.entered(self._pass):
@@ -120,28 +119,25 @@ class Sampler:
             parts: Which parts of a summary to return.
 
         Returns:
-            A function of a batch as a list of tensors, a seed of two integers, or two
+            A function of a batch of tensors, a seed of two integers, or two
             for each row, the number of the batch's first block, and the states of all
             draws. It returns a list of dictionaries of parts, one for each of the model's
             outputs, and the states after the batch.
         """
 
         def predict(
-            x: list[Tensor], seed: Tensor, first_block: Tensor, states: list[Tensor]
+            x: Any, seed: Tensor, first_block: Tensor, states: list[Tensor]
         ) -> Any:
-            x = structure.pack(x)
             block = seed, first_block, states
             return self.summarize(x, *block, num_samples, kinds, parts)
 
-        structure = Structure(x)
         specs = [
             specs_of(self._model(), x, self.fixed_rows),
             tf.TensorSpec([None, 2] if self._by_row else [2], tf.int32),
             tf.TensorSpec([], tf.int32),
             [tf.TensorSpec(s.shape, s.dtype) for s in self.states(num_samples)],
         ]
-        key = (structure.key, _key(specs[0]), num_samples, tuple(kinds), parts)
-        return self._traced(key, predict, specs)
+        return self._traced(predict, specs, (num_samples, tuple(kinds), parts))
 
     def states(self, num_samples: int) -> list[Tensor]:
         """Returns the states of the model's stateful layers, once for each draw."""
@@ -162,21 +158,18 @@ class Sampler:
 
     def call(self, x: Any) -> Any:
         """Returns the model's outputs for a batch of rows, without noise from noise layers."""
+        specs = [specs_of(self._model(), x, self.fixed_rows)]
+        function = self._traced(self.call_model, specs)
+        return function(keras.tree.map_structure(as_tensor, x))
 
-        def call(x: list[Tensor]) -> Any:
-            return self.call_model(structure.pack(x))
-
-        structure = Structure(x)
-        specs = specs_of(self._model(), x, self.fixed_rows)
-        return self._traced((structure.key, _key(specs)), call, [specs])(tensors(x))
-
-    def _traced(self, key: Any, function: Callable, signature: list[Any]) -> Callable:
+    def _traced(self, function: Callable, specs: list[Any], *key: Any) -> Callable:
+        key = (repr(specs), *key)
         if key not in self._functions:
             # Traced even if `tf.config.run_functions_eagerly` is on, because only a
             # graph separates what is computed once from what is drawn again.
             self._functions[key] = tf.function(
-                function, input_signature=signature, autograph=False
-            ).get_concrete_function()
+                function, autograph=False
+            ).get_concrete_function(*specs)
             # A first call may set attributes of layers, which must not count as a
             # change.
             self._snapshot = snapshot(self._model())
@@ -224,7 +217,7 @@ class Sampler:
                 with passes.changed(stream=stream):
                     outputs = program.run(held, copies)
                 self.outputs = keras.tree.map_structure(lambda _: None, outputs)
-                return _flatten(outputs)
+                return keras.tree.flatten(outputs)
 
             def draw_rows(rows: list[Tensor], *_: Any) -> Any:
                 *held, seeds = rows
@@ -243,8 +236,9 @@ class Sampler:
                     outputs = draw(held, random.Stream(shared, own), num_samples)
                     outputs = [split(output, num_samples) for output in outputs]
                 else:
+                    variables = state_variables(model)
                     outputs, states = _draw_one_by_one(
-                        draw, held, shared, own, _States(model, states, num_samples)
+                        draw, held, (shared, own), num_samples, variables, states
                     )
                 return summaries_of(outputs, kinds, parts, level), states
 
@@ -279,11 +273,6 @@ class Sampler:
             return summaries, []
 
 
-def _estimator_by_row(estimator_of: Callable | None, layer: Any) -> Any:
-    estimator = layer.estimator if estimator_of is None else estimator_of(layer)
-    return row_seeds.with_a_kernel_per_row(layer, estimator)
-
-
 def sampler_of(
     model: keras.Model, what: passes.Pass = AS_IT_IS, by_row: bool = False
 ) -> Sampler:
@@ -307,66 +296,45 @@ _samplers: weakref.WeakKeyDictionary[keras.Model, dict[Any, Sampler]] = (
 )
 
 
-def _key(specs: list[Any]) -> Any:
-    return tuple((type(s), tuple(s.shape), s.dtype) for s in specs)
-
-
-def _flatten(structure: Any) -> list[Any]:
-    return keras.tree.flatten(structure)
-
-
-class _States:
-    """The states of the stateful layers of a model, for each draw.
+def _draw_one_by_one(
+    draw: Callable,
+    held: list[Tensor],
+    seeds: tuple[Tensor, Tensor],
+    count: int,
+    variables: list[Any],
+    states: list[Tensor],
+) -> Any:
+    """Returns draws of shape `(rows, count, ...)`, each by its own pass, and new states.
 
     Args:
-        model: The model.
-        values: The states before a batch, with the draws on the first axis.
+        draw: A function of held tensors, a stream and the number 1, which returns outputs.
+        held: The tensors from which the draws are made.
+        seeds: The seed of noise that all blocks share, and the seed of this block.
         count: Number of draws.
+        variables: The variables that hold the states of the model's stateful layers.
+        states: Their values before the batch, with the draws on the first axis.
     """
-
-    def __init__(self, model: Any, values: list[Tensor], count: int):
-        self._variables = state_variables(model)
-        self._values, self.count = values, count
-
-    def put(self, number: Tensor) -> None:
-        """Sets the states of the model to those of a draw."""
-        for variable, value in zip(self._variables, self._values, strict=True):
-            variable.assign(value[number])
-
-    def take(self) -> list[Tensor]:
-        """Returns the current states of the model."""
-        return [tf.convert_to_tensor(variable) for variable in self._variables]
-
-
-def _draw_one_by_one(
-    draw: Any, held: list[Tensor], seed: Tensor, example_seed: Tensor, states: _States
-) -> Any:
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in held]
     pair = tf.TensorSpec([2], tf.int32)
     traced = tf.function(
         lambda held, *seeds: draw(held, random.Stream(*seeds), 1), autograph=False
     ).get_concrete_function(specs, pair, pair)
 
-    def one(number: Tensor) -> Any:
-        states.put(number)
-        outputs = traced(
-            held, random.fold_in(seed, number), random.fold_in(example_seed, number)
-        )
-        return outputs, states.take()
+    def one(number: Tensor, states: list[Tensor]) -> Any:
+        for variable, state in zip(variables, states, strict=True):
+            variable.assign(state)
+        outputs = traced(held, *(random.fold_in(seed, number) for seed in seeds))
+        return outputs, [tf.convert_to_tensor(variable) for variable in variables]
 
-    signature = tf.nest.map_structure(
-        lambda t: tf.TensorSpec(t.shape, t.dtype),
-        (traced.structured_outputs, states.take()),
-    )
-    draws, after = tf.map_fn(
-        one,
-        tf.range(states.count),
-        fn_output_signature=signature,
+    draws, states = tf.map_fn(
+        lambda draw: one(*draw),
+        (tf.range(count), states),
+        fn_output_signature=tf.nest.map_structure(
+            lambda t: tf.TensorSpec(t.shape, t.dtype),
+            (traced.structured_outputs, variables),
+        ),
         parallel_iterations=1,
     )
-
-    def batch_first(tensor: Tensor) -> Tensor:
-        rest = range(2, tensor.shape.rank)
-        return tf.transpose(tensor, [1, 0, *rest])
-
-    return tf.nest.map_structure(batch_first, draws), after
+    # Rows first, then draws.
+    draws = [tf.transpose(t, [1, 0, *range(2, t.shape.rank)]) for t in draws]
+    return draws, states

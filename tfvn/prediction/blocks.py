@@ -8,7 +8,7 @@ import tensorflow as tf
 Tensor = Any
 
 
-def over_blocks(
+def map_blocks(
     function: Callable, results: Any, tensors: list[Tensor], size: int
 ) -> Any:
     """Applies a function to one block of rows after the other.

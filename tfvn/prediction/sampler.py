@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfvn import passes, random
 from tfvn.prediction import noise, row_seeds
-from tfvn.prediction.blocks import over_blocks, split, whole_blocks
+from tfvn.prediction.blocks import map_blocks, split, whole_blocks
 from tfvn.prediction.outputs import summaries_of
 from tfvn.prediction.program import Program, draws_without_rows, state_variables
 from tfvn.prediction.rows import as_tensor, specs_of
@@ -264,7 +264,7 @@ class Sampler:
                 return traced(held, seed, first_block, states)
             if self._has_unknown_noise and not self._by_row:
                 held = whole_blocks(held, size)
-            summaries = over_blocks(
+            summaries = map_blocks(
                 lambda block, index: traced(block, seed, first_block + index, [])[0],
                 traced.structured_outputs[0],
                 held,

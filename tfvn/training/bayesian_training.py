@@ -11,7 +11,7 @@ from tfvn import passes
 from tfvn.layers.weighted_kl import weighted_layers
 from tfvn.training import elbo, schedules, train_size
 from tfvn.training.bound_loss import BoundLoss
-from tfvn.training.callbacks.steps import interrupt
+from tfvn.training.callbacks.steps import undo_changes
 from tfvn.training.draws import LogMeanExpLoss
 from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import as_metrics_see
@@ -232,7 +232,7 @@ class BayesianTraining(BoundLoss):
             )
         except BaseException:
             # Keras does not tell callbacks, but they have to restore what they changed.
-            interrupt(self)
+            undo_changes(self)
             raise
 
     # `fit` and similar methods run a step, maybe that of a subclass, within a pass.

@@ -67,8 +67,6 @@ class GradientSNR(Guard):
     - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655), footnote 2
     """
 
-    changes_trace = True
-
     def __init__(
         self,
         layer: RandomWeightsLayer | str,
@@ -116,6 +114,9 @@ class GradientSNR(Guard):
     def around_step(self) -> contextlib.AbstractContextManager:
         # During a step only, so that the optimizer never stays changed.
         return intercepted(self.model.optimizer, self._record)
+
+    def undo(self, in_time: bool) -> None:
+        self.model.train_function = None  # so that the step is traced without `_record`
 
     def get_state(self) -> dict[str, Any]:
         """Returns the recorded gradients, for a backup."""

@@ -193,23 +193,27 @@ class BayesianTraining(BoundLoss):
                 "You must call `compile()` before `fit()`. "
                 f"Received: model {self.name!r}, which is not compiled"
             )
-        if validation_split and validation_data is None:
-            (x, y, sample_weight), validation_data = train_size.split(
-                (x, y, sample_weight), validation_split
-            )
-        data = train_size.measure(x, batch_size, steps_per_epoch)
+        if validation_data is not None:
+            validation_split = 0.0
+        data = train_size.measure(x, batch_size, steps_per_epoch, validation_split)
         has_kl = any(layer.has_kl for layer in weighted_layers(self))
         self._elbo.start(data, has_kl)
         if has_kl:
             warn_of_sums(self.loss)
+        size: Any = data.size  # known if the data are arrays
         if data.are_arrays:
-            train_size.warn_of_nan(x, y, sample_weight)
+            train_size.warn_of_nan(size, x, y, sample_weight)
         x, are_arrays = data.x, data.are_arrays
         callbacks, backups = with_own_callbacks(callbacks, self, self._elbo)
         is_ordered = shuffle and are_arrays and not train_size.is_sparse(x)
         if backups and is_ordered and steps_per_epoch is None:
             arrays = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
-            x = backups[0].data_order.batches(arrays, batch_size)
+            if validation_split:
+                validation_data = keras.tree.map_structure(
+                    lambda array: None if array is None else array[size:], arrays
+                )
+                validation_split = 0.0
+            x = backups[0].data_order.batches(arrays, batch_size, size)
             y = sample_weight = batch_size = None
             are_arrays = False
         is_shuffled = are_arrays or train_size.is_finite_py_dataset(x)
@@ -221,7 +225,8 @@ class BayesianTraining(BoundLoss):
                 epochs,
                 verbose,
                 callbacks,
-                validation_data=validation_data,
+                validation_split,
+                validation_data,
                 # For other data Keras would warn that it does not shuffle.
                 shuffle=shuffle if is_shuffled else False,
                 class_weight=class_weight,

@@ -114,10 +114,7 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
 
     def get_config(self) -> dict[str, Any]:
         return {
-            "optimizers": {
-                group: keras.optimizers.serialize(optimizer)
-                for group, optimizer in self.groups.items()
-            },
+            "optimizers": keras.saving.serialize_keras_object(self.groups),
             "loss_scale_factor": self.loss_scale_factor,
             "name": self.name,
         }
@@ -126,10 +123,9 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
     def from_config(
         cls, config: dict[str, Any], custom_objects: Any = None
     ) -> "GroupOptimizer":
-        optimizers = {
-            group: keras.optimizers.deserialize(optimizer, custom_objects)
-            for group, optimizer in config["optimizers"].items()
-        }
+        optimizers = keras.saving.deserialize_keras_object(
+            config["optimizers"], custom_objects
+        )
         return cls(**{**config, "optimizers": optimizers})
 
 

@@ -14,7 +14,7 @@ from tfvn.training.bound_loss import BoundLoss
 from tfvn.training.callbacks.steps import undo_changes
 from tfvn.training.draws import LogMeanExpLoss
 from tfvn.training.group_optimizer import GroupOptimizer
-from tfvn.training.metric_inputs import as_metrics_see
+from tfvn.training.metric_inputs import metric_inputs
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
 from tfvn.utils import private
@@ -216,7 +216,7 @@ class BayesianTraining(BoundLoss):
             x = backups[0].data_order.batches(arrays, batch_size, size)
             y = sample_weight = batch_size = None
             are_arrays = False
-        is_shuffled = are_arrays or train_size.is_finite_py_dataset(x)
+        is_shuffled = are_arrays or getattr(x, "num_batches", None) is not None
         try:
             return super().fit(
                 x,
@@ -244,22 +244,19 @@ class BayesianTraining(BoundLoss):
 
     def make_train_function(self, force: bool = False) -> None:
         if self.train_function is None or force:
-            step = self._known(self.run_train_step)
-            self.train_function = private.step_function(self, step)
+            self.train_function = self._step_function(self.run_train_step)
 
     def make_test_function(self, force: bool = False) -> None:
         if self.test_function is None or force:
-            step = self._known(self.run_test_step)
-            self.test_function = private.step_function(self, step)
+            self.test_function = self._step_function(self.run_test_step)
 
-    def _known(self, step: Callable) -> Callable:
-        """Returns a step that tells noise whether XLA compiles it."""
-
-        def known(data: Any) -> dict[str, Tensor]:
+    def _step_function(self, step: Callable) -> Callable:
+        def run(data: Any) -> dict[str, Tensor]:
+            # Noise is drawn in another way if XLA compiles the step.
             with passes.changed(is_compiled=bool(self.jit_compile)):
                 return step(data)
 
-        return known
+        return private.step_function(self, run)
 
     def run_train_step(self, data: Any) -> dict[str, Tensor]:
         """Runs a `train_step` like `fit`: weighs the KL and counts the batch.
@@ -330,5 +327,5 @@ class BayesianTraining(BoundLoss):
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Tensor]:
-        y, y_pred = as_metrics_see(self, y, y_pred)
+        y, y_pred = metric_inputs(self, y, y_pred)
         return super().compute_metrics(x, y, y_pred, sample_weight)

@@ -77,11 +77,6 @@ def measure(
     return TrainingData(x, size, steps, are_arrays=True)
 
 
-def is_finite_py_dataset(x: Any) -> bool:
-    """Whether the data are batches that Keras can shuffle."""
-    return isinstance(x, keras.utils.PyDataset) and x.num_batches is not None
-
-
 def is_sparse(x: Any) -> bool:
     """Whether any array is sparse or ragged, from TensorFlow or SciPy."""
     return any(

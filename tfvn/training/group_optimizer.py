@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.training.groups import GROUPS
+from tfvn.training.groups import GROUPS, group_of
 from tfvn.utils import private
 
 Tensor = Any
@@ -169,5 +169,4 @@ class _OptimizerOfVariable(keras.optimizers.OptimizerMap):
     """Tells `MultiOptimizer` which optimizer updates a variable."""
 
     def __call__(self, variable: keras.Variable) -> keras.optimizers.Optimizer:
-        # The layer has set this attribute when it created the variable.
-        return self[getattr(variable, "variable_group", "default")]
+        return self[group_of(variable)]

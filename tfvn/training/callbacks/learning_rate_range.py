@@ -97,8 +97,6 @@ class LearningRateRange(Guard):
                 "model must be built; build it first, or give it a `keras.Input`. "
                 f"Received: model={self.model.name!r}, not built"
             )
-        if not self.model.optimizer.built:
-            self.model.optimizer.build(self.model.trainable_variables)
         self.history = {"learning_rate": [], "loss": [], "smoothed_loss": []}
         self._average = 0.0
         self._variables = variables_of_run(self.model)

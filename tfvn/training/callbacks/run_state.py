@@ -35,8 +35,10 @@ def variables_of_run(model: keras.Model) -> list[keras.Variable]:
     `training_state_variables`, if it has any.
 
     Args:
-        model: A compiled model.
+        model: A compiled model. Its optimizer is built, if it is not yet.
     """
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
     variables = [
         *model.variables,
         *model.optimizer.variables,

@@ -376,7 +376,7 @@ def test_order_is_another_in_every_epoch_and_the_same_in_every_run(data):
 
     def orders(seed):
         order = tfvn.training.data_order.DataOrder(seed)
-        batches = order.batches((x, x), 6)
+        batches = order.batches((x, x), 6, len(x))
         seen = []
         for epoch in range(3):
             order.epoch.assign(epoch)
@@ -388,6 +388,28 @@ def test_order_is_another_in_every_epoch_and_the_same_in_every_run(data):
     assert not np.array_equal(first[0], first[1])
     assert not np.array_equal(first[0], other[0])
     np.testing.assert_array_equal(np.sort(first[2]), x)
+
+
+def test_rows_that_are_held_back_are_not_trained_on(tmp_path):
+    x = np.arange(20.0, dtype="float32")[:, None]
+    seen = {"train": [], "test": []}
+
+    class Model(tfvn.Sequential):
+        def train_step(self, data):
+            seen["train"] += data[0][:, 0].numpy().tolist()
+            return super().train_step(data)
+
+        def test_step(self, data):
+            seen["test"] += data[0][:, 0].numpy().tolist()
+            return super().test_step(data)
+
+    model = Model([keras.Input((1,)), tfvn.MeanFieldDense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    backup = tfvn.callbacks.BackupAndRestore(tmp_path)
+    model.fit(x, x, 4, callbacks=[backup], validation_split=0.25, verbose=0)
+    assert sorted(seen["train"]) == list(range(15)) != seen["train"]
+    assert seen["test"] == list(range(15, 20))
+    assert model._elbo.size == 15
 
 
 def test_folder_must_be_named():

@@ -252,7 +252,7 @@ class TestAlternateGroups:
         model = make_model()
         model.compile("adam", "mse")
         with pytest.raises(
-            ValueError, match=r"for each group.*Received: optimizer=Adam"
+            ValueError, match=r"for each of the groups.*Received: optimizer=Adam"
         ):
             model.fit(*data, callbacks=[tfvn.callbacks.AlternateGroups()], verbose=0)
 

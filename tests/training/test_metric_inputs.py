@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras import layers
 
 import tfvn
-from tfvn.training.metric_inputs import as_metrics_see
+from tfvn.training.metric_inputs import metric_inputs
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(6, 4)).astype("float32")
@@ -116,7 +116,7 @@ def test_labels_of_no_known_shape_are_left_as_they_are():
 
     @tf.function(input_signature=[{"digit": spec, "size": spec}, tf.TensorSpec((6, 4))])
     def seen(y, x):
-        return as_metrics_see(model, y, model(x))[0]
+        return metric_inputs(model, y, model(x))[0]
 
     labels = np.arange(6.0)[:, None]
     found = seen({"digit": labels, "size": labels + 1.0}, np.zeros((6, 4)))

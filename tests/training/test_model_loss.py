@@ -118,27 +118,17 @@ class TestSize:
         )
         assert self.size(sequential(), data.repeat(repeats)) == 24
 
-    def test_rows_that_are_held_back(self):
-        rows = np.arange(10.0).reshape(5, 2)
-        sparse = tf.sparse.from_dense(rows)
-        ragged = tf.RaggedTensor.from_tensor(rows)
-        arrays = (rows, {"a": tf.constant(rows), "b": sparse, "c": ragged}, None)
-        parts = train_size.split(arrays, 0.4)
-        for (array, others, nothing), expected in zip(
-            parts, (rows[:3], rows[3:]), strict=True
-        ):
-            dense = tf.sparse.to_dense(others["b"])
-            for part in (array, others["a"], dense, others["c"].to_tensor()):
-                np.testing.assert_array_equal(part, expected)
-            assert nothing is None
-
     def test_no_rows_on_one_side(self):
-        with pytest.raises(ValueError, match=r"at least one example.*for 5 examples"):
-            train_size.split((np.ones((5, 2)), None), 0.99)
+        with pytest.raises(ValueError, match=r"at least one example.*Received: none"):
+            self.size(sequential(), *DATA, validation_split=0.99)
 
-    def test_no_rows_to_hold_back(self):
-        with pytest.raises(ValueError, match=r"`validation_data`.*RangeDataset"):
-            train_size.split((tf.data.Dataset.range(3), None), 0.5)
+    def test_of_sparse_rows_of_which_some_are_held_back(self):
+        x, y = DATA
+        rows = tf.sparse.from_dense(x)
+        model = tfvn.Sequential(
+            [keras.Input((4,), sparse=True), tfvn.MeanFieldDense(2)]
+        )
+        assert self.size(model, rows, y, validation_split=0.25) == 36
 
     def test_of_a_data_set(self):
         batches = tf.data.Dataset.from_tensor_slices(DATA).batch(16)

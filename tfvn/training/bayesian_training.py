@@ -11,10 +11,10 @@ from tfvn import passes
 from tfvn.layers.weighted_kl import weighted_layers
 from tfvn.training import elbo, schedules, train_size
 from tfvn.training.bound_loss import BoundLoss
-from tfvn.training.callbacks.steps import interrupt
+from tfvn.training.callbacks.steps import undo_changes
 from tfvn.training.draws import LogMeanExpLoss
 from tfvn.training.group_optimizer import GroupOptimizer
-from tfvn.training.metric_inputs import as_metrics_see
+from tfvn.training.metric_inputs import metric_inputs
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
 from tfvn.utils import private
@@ -193,26 +193,30 @@ class BayesianTraining(BoundLoss):
                 "You must call `compile()` before `fit()`. "
                 f"Received: model {self.name!r}, which is not compiled"
             )
-        if validation_split and validation_data is None:
-            (x, y, sample_weight), validation_data = train_size.split(
-                (x, y, sample_weight), validation_split
-            )
-        data = train_size.measure(x, batch_size, steps_per_epoch)
+        if validation_data is not None:
+            validation_split = 0.0
+        data = train_size.measure(x, batch_size, steps_per_epoch, validation_split)
         has_kl = any(layer.has_kl for layer in weighted_layers(self))
         self._elbo.start(data, has_kl)
         if has_kl:
             warn_of_sums(self.loss)
+        size: Any = data.size  # known if the data are arrays
         if data.are_arrays:
-            train_size.warn_of_nan(x, y, sample_weight)
+            train_size.warn_of_nan(size, x, y, sample_weight)
         x, are_arrays = data.x, data.are_arrays
         callbacks, backups = with_own_callbacks(callbacks, self, self._elbo)
         is_ordered = shuffle and are_arrays and not train_size.is_sparse(x)
         if backups and is_ordered and steps_per_epoch is None:
             arrays = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
-            x = backups[0].data_order.batches(arrays, batch_size)
+            if validation_split:
+                validation_data = keras.tree.map_structure(
+                    lambda array: None if array is None else array[size:], arrays
+                )
+                validation_split = 0.0
+            x = backups[0].data_order.batches(arrays, batch_size, size)
             y = sample_weight = batch_size = None
             are_arrays = False
-        is_shuffled = are_arrays or train_size.is_finite_py_dataset(x)
+        is_shuffled = are_arrays or getattr(x, "num_batches", None) is not None
         try:
             return super().fit(
                 x,
@@ -221,7 +225,8 @@ class BayesianTraining(BoundLoss):
                 epochs,
                 verbose,
                 callbacks,
-                validation_data=validation_data,
+                validation_split,
+                validation_data,
                 # For other data Keras would warn that it does not shuffle.
                 shuffle=shuffle if is_shuffled else False,
                 class_weight=class_weight,
@@ -232,29 +237,26 @@ class BayesianTraining(BoundLoss):
             )
         except BaseException:
             # Keras does not tell callbacks, but they have to restore what they changed.
-            interrupt(self)
+            undo_changes(self)
             raise
 
     # `fit` and similar methods run a step, maybe that of a subclass, within a pass.
 
     def make_train_function(self, force: bool = False) -> None:
         if self.train_function is None or force:
-            step = self._known(self.run_train_step)
-            self.train_function = private.step_function(self, step)
+            self.train_function = self._step_function(self.run_train_step)
 
     def make_test_function(self, force: bool = False) -> None:
         if self.test_function is None or force:
-            step = self._known(self.run_test_step)
-            self.test_function = private.step_function(self, step)
+            self.test_function = self._step_function(self.run_test_step)
 
-    def _known(self, step: Callable) -> Callable:
-        """Returns a step that tells noise whether XLA compiles it."""
-
-        def known(data: Any) -> dict[str, Tensor]:
+    def _step_function(self, step: Callable) -> Callable:
+        def run(data: Any) -> dict[str, Tensor]:
+            # Noise is drawn in another way if XLA compiles the step.
             with passes.changed(is_compiled=bool(self.jit_compile)):
                 return step(data)
 
-        return known
+        return private.step_function(self, run)
 
     def run_train_step(self, data: Any) -> dict[str, Tensor]:
         """Runs a `train_step` like `fit`: weighs the KL and counts the batch.
@@ -325,5 +327,5 @@ class BayesianTraining(BoundLoss):
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Tensor]:
-        y, y_pred = as_metrics_see(self, y, y_pred)
+        y, y_pred = metric_inputs(self, y, y_pred)
         return super().compute_metrics(x, y, y_pred, sample_weight)

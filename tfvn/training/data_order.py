@@ -20,20 +20,21 @@ class DataOrder:
         self.seed = seed
         self.epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
 
-    def batches(self, arrays: Any, batch_size: int | None) -> tf.data.Dataset:
+    def batches(
+        self, arrays: Any, batch_size: int | None, size: int
+    ) -> tf.data.Dataset:
         """Returns the batches of an epoch, in a new order for every epoch.
 
         Args:
             arrays: Nested arrays of equal length; some may be `None`.
             batch_size: Number of examples in a batch; `None` is 32.
+            size: How many of the rows are trained on, from the first one.
         """
         tensors = keras.tree.map_structure(
             lambda array: None if array is None else tf.convert_to_tensor(array),
             arrays,
             none_is_leaf=True,
         )
-        kept = [t for t in keras.tree.flatten(tensors) if t is not None]
-        size = len(kept[0])
 
         def order(_: Any) -> tf.Tensor:
             seed = tf.stack([tf.cast(self.seed, tf.int64), self.epoch])

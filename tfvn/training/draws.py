@@ -43,8 +43,6 @@ def draw(model: keras.Model, x: Any, count: int) -> list[Draw]:
         count: Number of draws.
     """
     check_is_stateless(model)
-    if count == 0:
-        return []
     if not _can_repeat_rows(model, x):
         return [of_last_pass(model, _call(model, x)) for _ in range(count)]
     repeated = tf.nest.map_structure(

@@ -56,7 +56,8 @@ class ELBO:
         """
         if data.size == 0:
             raise ValueError(
-                "The training data must have at least one example. Received: none"
+                "The training data must have at least one example, without those that "
+                "`validation_split` holds back. Received: none"
             )
         size = self.given_size or data.size
         if size is None and has_kl:

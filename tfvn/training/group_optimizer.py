@@ -1,12 +1,12 @@
 """One optimizer for each group of variables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfvn.training.groups import GROUPS
+from tfvn.training.groups import GROUPS, group_of
 from tfvn.utils import private
 
 Tensor = Any
@@ -59,7 +59,7 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
                 optimizer = type(optimizer).from_config(optimizer.get_config())
             made[group] = optimizer
         groups = {group: made[group] for group in GROUPS if group in made}
-        optimizer_of = _OptimizerOfGroup(groups)
+        optimizer_of = _OptimizerOfVariable(groups["default"], groups)
         super().__init__(optimizer_of, loss_scale_factor=loss_scale_factor, name=name)
         self._optimizer_of = optimizer_of
         self.groups = groups
@@ -114,10 +114,7 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
 
     def get_config(self) -> dict[str, Any]:
         return {
-            "optimizers": {
-                group: keras.optimizers.serialize(optimizer)
-                for group, optimizer in self.groups.items()
-            },
+            "optimizers": keras.saving.serialize_keras_object(self.groups),
             "loss_scale_factor": self.loss_scale_factor,
             "name": self.name,
         }
@@ -126,16 +123,34 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
     def from_config(
         cls, config: dict[str, Any], custom_objects: Any = None
     ) -> "GroupOptimizer":
-        optimizers = {
-            group: keras.optimizers.deserialize(optimizer, custom_objects)
-            for group, optimizer in config["optimizers"].items()
-        }
+        optimizers = keras.saving.deserialize_keras_object(
+            config["optimizers"], custom_objects
+        )
         return cls(**{**config, "optimizers": optimizers})
 
 
 def of_model(model: keras.Model) -> keras.optimizers.Optimizer:
     """Returns the optimizer of a model, without the wrapper for mixed precision."""
     return getattr(model.optimizer, "inner_optimizer", model.optimizer)
+
+
+def of_groups(model: keras.Model, groups: Iterable[str], who: str) -> GroupOptimizer:
+    """Returns the optimizer of a model, or raises unless each group has its own.
+
+    Args:
+        model: A compiled model.
+        groups: Names of groups.
+        who: Name of the callback that needs them.
+    """
+    optimizer = of_model(model)
+    known = optimizer.groups if isinstance(optimizer, GroupOptimizer) else {}
+    if not set(groups) <= set(known):
+        raise ValueError(
+            f"`{who}` needs an optimizer for each of the groups {list(groups)}; compile a "
+            "`tfvn.Model` with a dictionary of optimizers that has these keys. Received: "
+            f"optimizer={type(optimizer).__name__} with the groups {list(known)}"
+        )
+    return optimizer
 
 
 def _apply_if(
@@ -150,17 +165,8 @@ def _apply_if(
     tf.cond(is_on, update, lambda: tf.constant(0))
 
 
-class _OptimizerOfGroup:
+class _OptimizerOfVariable(keras.optimizers.OptimizerMap):
     """Tells `MultiOptimizer` which optimizer updates a variable."""
 
-    def __init__(self, optimizers: dict[str, keras.optimizers.Optimizer]):
-        self.optimizers = optimizers
-        self.default_optimizer = optimizers["default"]
-
-    def values(self) -> Iterator[keras.optimizers.Optimizer]:
-        return iter(self.optimizers.values())
-
     def __call__(self, variable: keras.Variable) -> keras.optimizers.Optimizer:
-        # The layer has set this attribute when it created the variable.
-        group = getattr(variable, "variable_group", "default")
-        return self.optimizers.get(group, self.default_optimizer)
+        return self[group_of(variable)]

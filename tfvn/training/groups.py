@@ -4,12 +4,7 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.base import stochastic_layers
-
 GROUPS = ("mean", "scale", "prior", "default")
-
-# The groups that are in every result, even without variables.
-_ALWAYS = ("mean", "scale", "default")
 
 
 def variable_groups(model: keras.Layer) -> dict[str, list[keras.Variable]]:
@@ -31,16 +26,14 @@ def variable_groups(model: keras.Layer) -> dict[str, list[keras.Variable]]:
     >>> {name: len(group) for name, group in tfvn.variable_groups(model).items()}
     {'mean': 1, 'scale': 1, 'default': 1}
     """
-    group_of: dict[int, str] = {}
-    for layer in stochastic_layers(model):
-        if layer.built:
-            for name, variables in layer.variable_groups.items():
-                group_of.update({id(variable): name for variable in variables})
     groups: dict[str, list[Any]] = {name: [] for name in GROUPS}
     for variable in model.trainable_variables:
-        groups.setdefault(group_of.get(id(variable), "default"), []).append(variable)
-    return {
-        name: variables
-        for name, variables in groups.items()
-        if variables or name in _ALWAYS
-    }
+        groups.setdefault(group_of(variable), []).append(variable)
+    if not groups["prior"]:
+        del groups["prior"]
+    return groups
+
+
+def group_of(variable: keras.Variable) -> str:
+    """Returns the group that the layer of a variable has marked it with."""
+    return getattr(variable, "variable_group", "default")

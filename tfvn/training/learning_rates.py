@@ -115,12 +115,8 @@ class WarmUp(LearningRateSchedule):
     def __init__(self, schedule: Any, warmup_steps: int, start: float = 0.0):
         super().__init__()
         if not isinstance(schedule, LearningRateSchedule):
-            schedule = check_number(
-                "schedule",
-                schedule,
-                least=0,
-                remark=" or a `LearningRateSchedule`",
-            )
+            remark = " or a `LearningRateSchedule`"
+            schedule = check_number("schedule", schedule, least=0, remark=remark)
         self.schedule = schedule
         self.warmup_steps = check_count("warmup_steps", warmup_steps)
         self.start = check_number("start", start, least=0)
@@ -136,20 +132,15 @@ class WarmUp(LearningRateSchedule):
         return tf.where(step < self.warmup_steps, rising, rate)
 
     def get_config(self) -> dict[str, Any]:
-        schedule = self.schedule
-        if isinstance(schedule, LearningRateSchedule):
-            schedule = keras.optimizers.schedules.serialize(schedule)
         return {
-            "schedule": schedule,
+            "schedule": keras.saving.serialize_keras_object(self.schedule),
             "warmup_steps": self.warmup_steps,
             "start": self.start,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "WarmUp":
-        schedule = config["schedule"]
-        if isinstance(schedule, dict):
-            schedule = keras.optimizers.schedules.deserialize(schedule)
+        schedule = keras.saving.deserialize_keras_object(config["schedule"])
         return cls(**{**config, "schedule": schedule})
 
 

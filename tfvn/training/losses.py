@@ -77,7 +77,7 @@ class NegativeLogLikelihood(keras.losses.Loss):
         return {**super().get_config(), "likelihood": likelihood}
 
 
-class _OfFamily(NegativeLogLikelihood):
+class _FamilyNLL(NegativeLogLikelihood):
     """A loss that has the arguments of its likelihood."""
 
     def get_config(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class _OfFamily(NegativeLogLikelihood):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class GaussianNLL(_OfFamily):
+class GaussianNLL(_FamilyNLL):
     """The negative log-likelihood of a Normal, in nats, summed over the last axis.
 
     The standard deviation of the noise is a known number, or part of the model's outputs. In
@@ -130,7 +130,7 @@ class GaussianNLL(_OfFamily):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class LaplaceNLL(_OfFamily):
+class LaplaceNLL(_FamilyNLL):
     """The negative log-likelihood of a Laplace distribution, in nats.
 
     It is used like `tfvn.losses.GaussianNLL`, with medians and scales instead of means and
@@ -163,7 +163,7 @@ class LaplaceNLL(_OfFamily):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class StudentTNLL(_OfFamily):
+class StudentTNLL(_FamilyNLL):
     """The negative log-likelihood of a Student-t distribution, in nats.
 
     It is used like `tfvn.losses.GaussianNLL`, for data with outliers.
@@ -196,7 +196,7 @@ class StudentTNLL(_OfFamily):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class LogNormalNLL(_OfFamily):
+class LogNormalNLL(_FamilyNLL):
     """The negative log-likelihood of a log-normal distribution, in nats.
 
     Use it for positive targets such as prices and durations. The outputs describe the
@@ -230,7 +230,7 @@ class LogNormalNLL(_OfFamily):
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class PoissonNLL(_OfFamily):
+class PoissonNLL(_FamilyNLL):
     """The negative log-likelihood of a Poisson distribution, in nats.
 
     Use it for counts. The outputs are logarithms of rates. (`keras.losses.Poisson` takes the

@@ -12,7 +12,7 @@ from tfvn.utils.models import last_layers, losses_of, output_names
 Tensor = Any
 
 
-def as_metrics_see(model: keras.Model, y: Any, y_pred: Any) -> tuple[Any, Any]:
+def metric_inputs(model: keras.Model, y: Any, y_pred: Any) -> tuple[Any, Any]:
     """Returns targets and outputs, with means instead of parameters of distributions.
 
     `metrics=["mae"]` then compares targets with means; with the parameters, it would also
@@ -28,35 +28,33 @@ def as_metrics_see(model: keras.Model, y: Any, y_pred: Any) -> tuple[Any, Any]:
     if not any(found):
         return y, y_pred
     outputs = keras.tree.flatten(y_pred)
+    # `None` for other outputs, whose targets may have another shape, such as the number
+    # of a class.
     means = [
-        output if likelihood is None else _mean(likelihood, output)
+        None if likelihood is None else _mean(likelihood, output)
         for likelihood, output in zip(found, outputs, strict=True)
     ]
-    # Targets of other outputs, such as the number of a class, may have another shape.
-    wanted = [
-        None if likelihood is None else mean
-        for likelihood, mean in zip(found, means, strict=True)
-    ]
     if isinstance(y, dict) and not isinstance(y_pred, dict):
-        by_name = dict(zip(output_names(model, len(means)), wanted, strict=True))
-        y = {name: _like(target, by_name.get(name)) for name, target in y.items()}
+        by_name = dict(zip(output_names(model, len(means)), means, strict=True))
+        y = {name: _aligned(target, by_name.get(name)) for name, target in y.items()}
     else:
         targets = keras.tree.flatten(y)
         if len(targets) == len(means):
-            targets = list(map(_like, targets, wanted))
-            y = keras.tree.pack_sequence_as(y, targets)
-    return y, keras.tree.pack_sequence_as(y_pred, means)
+            y = keras.tree.pack_sequence_as(y, list(map(_aligned, targets, means)))
+    outputs = [
+        o if mean is None else mean for o, mean in zip(outputs, means, strict=True)
+    ]
+    return y, keras.tree.pack_sequence_as(y_pred, outputs)
 
 
 def _mean(likelihood: Any, output: Tensor) -> Tensor:
     mean = likelihood.distribution(output).mean()
-    mask = private.get_keras_mask(output)
-    if mask is not None:
-        private.set_keras_mask(mean, mask)
+    private.set_keras_mask(mean, private.get_keras_mask(output))
     return mean
 
 
-def _like(target: Tensor | None, mean: Tensor | None) -> Tensor | None:
+def _aligned(target: Tensor | None, mean: Tensor | None) -> Tensor | None:
+    """Returns a target with the last axis of the mean, if it lacks that."""
     if target is None or mean is None:
         return target
     target = keras.ops.convert_to_tensor(target)

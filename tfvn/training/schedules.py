@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfvn.utils.validation import as_number, check_count, check_number
 
@@ -256,17 +257,12 @@ class MinibatchReweighting(KLSchedule):
         if self.ratio > 1:
             index = batches - 1.0 - index
         # The sum of exp(k slope) for k from 0 to M - 1.
-        log_sum = _log1mexp(batches * slope) - _log1mexp(slope)
+        log_sum = tfp.math.log1mexp(batches * slope) - tfp.math.log1mexp(slope)
         weight = tf.exp(tf.math.log(batches) + index * slope - log_sum)
         return tf.where(is_known, weight, tf.ones_like(weight))
 
     def get_config(self) -> dict[str, Any]:
         return {"ratio": self.ratio, "steps": self.steps}
-
-
-def _log1mexp(x: Any) -> Tensor:
-    """Returns `log(1 - exp(x))` for negative `x`."""
-    return tf.math.log(-tf.math.expm1(tf.convert_to_tensor(x, tf.float32)))
 
 
 def get(identifier: Any) -> KLSchedule:

@@ -46,6 +46,7 @@ def measure(
     x: Any,
     batch_size: int | None = None,
     steps_per_epoch: int | None = None,
+    validation_split: float = 0.0,
 ) -> TrainingData:
     """Returns the size of the data of `fit`.
 
@@ -60,67 +61,20 @@ def measure(
         x: The `x` of `fit`.
         batch_size: The `batch_size` of `fit`.
         steps_per_epoch: The `steps_per_epoch` of `fit`.
+        validation_split: The share of the rows of arrays that Keras does not train on.
     """
     if isinstance(x, types.GeneratorType):
         return _of_generator(x, steps_per_epoch)
     if isinstance(x, tf.data.Dataset):
         return _of_dataset(x, steps_per_epoch)
     if isinstance(x, keras.utils.PyDataset):
-        batches, size = _of_py_dataset(x)
-    elif hasattr(x, "element_spec") or not _is_array_like(x):
-        batches, size = _of_loader(x)
-    else:
-        return _of_arrays(x, batch_size, steps_per_epoch)
-    steps = steps_per_epoch or batches
-    if size is not None and batches is None:
-        # Only the size of a batch is known, so the examples of an epoch count.
-        size = None if steps is None else steps * size
-    return TrainingData(x, size, steps)
-
-
-def split(arrays: Any, share: float) -> tuple[Any, Any]:
-    """Splits arrays into the rows to train on, and the last rows to validate with.
-
-    Args:
-        arrays: Arrays, nested ones, or `None`.
-        share: The share of the rows to validate with, the argument `validation_split`.
-    """
-    if not _is_array_like(arrays):
-        raise ValueError(
-            "Argument `validation_split` divides the rows of arrays or tensors; pass "
-            f"`validation_data` with other data. Received: x={type(arrays[0]).__name__}"
-        )
-    count = _length(arrays)
-    first = math.floor(count * (1.0 - share))
-    if first in (0, count):
-        raise ValueError(
-            "Argument `validation_split` must leave at least one example on each side. "
-            f"Received: validation_split={share} for {count} examples"
-        )
-
-    def rows(start: int, stop: int) -> Any:
-        return keras.tree.map_structure(lambda a: _rows(a, start, stop), arrays)
-
-    return rows(0, first), rows(first, count)
-
-
-def _rows(array: Any, start: int, stop: int) -> Any:
-    if array is None:
-        return None
-    if isinstance(array, tf.SparseTensor):
-        others = array.shape[1:]
-        first = [start, *[0 for _ in others]]
-        return tf.sparse.slice(array, first, [stop - start, *others])
-    if hasattr(array, "tocsr"):
-        return array.tocsr()[start:stop]
-    if hasattr(array, "iloc"):
-        return array.iloc[start:stop]
-    return array[start:stop]
-
-
-def is_finite_py_dataset(x: Any) -> bool:
-    """Whether the data are batches that Keras can shuffle."""
-    return isinstance(x, keras.utils.PyDataset) and x.num_batches is not None
+        return _of_py_dataset(x, steps_per_epoch)
+    if hasattr(x, "element_spec") or not _is_array_like(x):
+        return _of_loader(x, steps_per_epoch)
+    # As in Keras.
+    size = math.floor(_length(x) * (1.0 - validation_split))
+    steps = steps_per_epoch or math.ceil(size / (batch_size or 32))
+    return TrainingData(x, size, steps, are_arrays=True)
 
 
 def is_sparse(x: Any) -> bool:
@@ -131,18 +85,19 @@ def is_sparse(x: Any) -> bool:
     )
 
 
-def warn_of_nan(*arrays: Any) -> None:
+def warn_of_nan(size: int, *arrays: Any) -> None:
     """Warns if training arrays contain NaN.
 
     They are allowed, because a loss may ignore such targets, and a layer such inputs.
 
     Args:
+        size: Number of rows that are trained on.
         *arrays: Arrays, nested ones, or `None`.
     """
     for array in tf.nest.flatten(arrays):
         if not isinstance(array, np.ndarray | tf.Tensor):
             continue
-        values = np.asarray(array)
+        values = np.asarray(array)[:size]
         # The sum takes one pass without a copy; it is also NaN if infinities cancel.
         if values.dtype.kind != "f" or not np.isnan(values.sum()):
             continue
@@ -153,12 +108,6 @@ def warn_of_nan(*arrays: Any) -> None:
                 f"not. Received: {count} NaN in an array of shape {values.shape}",
                 stacklevel=3,
             )
-
-
-def _of_arrays(x: Any, batch_size: int | None, steps: int | None) -> TrainingData:
-    size = _length(x)
-    steps = steps or math.ceil(size / (batch_size or 32))
-    return TrainingData(x, size, steps, are_arrays=True)
 
 
 def _of_generator(x: Any, steps: int | None) -> TrainingData:
@@ -248,30 +197,27 @@ def _kind(x: tf.data.Dataset) -> str:
     return type(x).__name__.lstrip("_").removesuffix("Dataset")
 
 
-# Each of these returns the number of batches, and the number of examples in all of
-# them. If the first is `None`, because there is no end or it is not known, the second
-# is the size of a batch. Both may be `None`.
-
-
-def _of_py_dataset(x: keras.utils.PyDataset) -> tuple[int | None, int | None]:
+def _of_py_dataset(x: keras.utils.PyDataset, steps: int | None) -> TrainingData:
     batches = x.num_batches
     if batches == 0:
-        return 0, 0
+        return TrainingData(x, 0, 0)
     first = _length(x[0])
     if batches is None:
-        return None, first
+        return TrainingData(x, None if steps is None else steps * first, steps)
     if batches <= _FEW_BATCHES:
-        return batches, first + sum(_length(x[index]) for index in range(1, batches))
-    return batches, (batches - 1) * first + _length(x[batches - 1])
+        size = first + sum(_length(x[index]) for index in range(1, batches))
+    else:
+        size = (batches - 1) * first + _length(x[batches - 1])
+    return TrainingData(x, size, steps or batches)
 
 
-def _of_loader(x: Any) -> tuple[int | None, int | None]:
+def _of_loader(x: Any, steps: int | None) -> TrainingData:
     """Measures a distributed data set, or a data loader of another library."""
     batches = len(x) if hasattr(x, "__len__") else None
     # A loader of PyTorch has an attribute with its data.
     source: Any = getattr(x, "dataset", None)
     is_sized = batches is not None and hasattr(source, "__len__")
-    return batches, len(source) if is_sized else None
+    return TrainingData(x, len(source) if is_sized else None, steps or batches)
 
 
 def _length(data: Any) -> int:

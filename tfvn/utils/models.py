@@ -65,12 +65,8 @@ def losses_of(model: keras.Model, structure: Any) -> list[Any]:
     if isinstance(loss, dict) and "class_name" not in loss:
         keys = [path[-1] if path else None for path in paths]
         names = output_names(model, len(paths))
-        if isinstance(structure, dict):
-            return [
-                loss.get(key, loss.get(name))
-                for key, name in zip(keys, names, strict=True)
-            ]
-        return [loss.get(name) for name in names]
+        pairs = zip(keys, names, strict=True)
+        return [loss.get(key, loss.get(name)) for key, name in pairs]
     if isinstance(loss, list | tuple):
         if len(loss) == len(paths):
             return list(loss)

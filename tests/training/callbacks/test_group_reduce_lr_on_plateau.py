@@ -130,7 +130,7 @@ class TestGroupReduceLROnPlateau:
     def test_a_missing_metric_warns(self):
         model = make_model()
         callback = GroupReduceLROnPlateau({"mean": "val_nll"})
-        with pytest.warns(UserWarning, match=r"`val_nll`, which is not .*'kl'"):
+        with pytest.warns(UserWarning, match=r"`val_nll` which is not .*,kl,"):
             model.fit(X, Y, callbacks=[callback], verbose=0)
 
     def test_in_mixed_precision(self):
@@ -167,7 +167,7 @@ class TestGroupReduceLROnPlateau:
         with pytest.raises(ValueError, match="Received: optimizer=SGD"):
             callback.set_model(model)
         model.compile({"mean": "sgd"}, "mse")
-        with pytest.raises(ValueError, match=r"\['mean', 'default'\].*Received"):
+        with pytest.raises(ValueError, match=r"Received.*\['mean', 'default'\]"):
             callback.set_model(model)
         decay = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
         with pytest.raises(ValueError, match=r"sets the learning rate.*a schedule"):

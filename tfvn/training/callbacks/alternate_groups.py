@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.callbacks.steps import Guard
-from tfvn.training.group_optimizer import GroupOptimizer, of_model
+from tfvn.training.group_optimizer import of_groups
 from tfvn.utils.validation import check_count
 
 Tensor = Any
@@ -61,19 +61,7 @@ class AlternateGroups(Guard):
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
-        optimizer = of_model(model)
-        if not isinstance(optimizer, GroupOptimizer):
-            raise ValueError(
-                "`AlternateGroups` needs an optimizer for each group; compile a "
-                "`tfvn.Model` with a dictionary of optimizers. "
-                f"Received: optimizer={type(optimizer).__name__}"
-            )
-        missing = [group for group in self.groups if group not in optimizer.groups]
-        if missing:
-            raise ValueError(
-                "Argument `groups` must name groups that have their own optimizer, some "
-                f"of {list(optimizer.groups)}. Received: groups={self.groups}"
-            )
+        self._optimizer = of_groups(model, self.groups, type(self).__name__)
         if tf.distribute.has_strategy() or (
             model.distribute_strategy.num_replicas_in_sync > 1
         ):
@@ -82,22 +70,15 @@ class AlternateGroups(Guard):
                 "updates cannot be switched off; train on one replica. Received: "
                 f"{model.distribute_strategy.num_replicas_in_sync} replicas"
             )
-        if not optimizer.has_switches:
-            optimizer.add_switches()
+        if not self._optimizer.has_switches:
+            self._optimizer.add_switches()
             model.train_function = None  # so that the step is traced with the switches
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         turn = self._turns[epoch % len(self._turns)]
         for group in self.groups:
-            of_model(self.model).switch(group, on=group == turn)
+            self._optimizer.switch(group, on=group == turn)
 
-    def on_train_end(self, logs: Any = None) -> None:
-        super().on_train_end(logs)
-        self._switch_on()
-
-    def on_interrupted(self, in_time: bool) -> None:
-        self._switch_on()
-
-    def _switch_on(self) -> None:
+    def undo(self, in_time: bool) -> None:
         for group in self.groups:
-            of_model(self.model).switch(group, on=True)
+            self._optimizer.switch(group, on=True)

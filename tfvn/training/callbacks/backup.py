@@ -80,8 +80,6 @@ class BackupAndRestore(keras.callbacks.Callback):
         return self.backup_dir / "backup.npz"
 
     def on_train_begin(self, logs: Any = None) -> None:
-        if not self.model.optimizer.built:
-            self.model.optimizer.build(self.model.trainable_variables)
         # `fit` reads this attribute, which Keras's own callback sets too.
         epoch = self._restore() if self.path.exists() else None
         private.set_initial_epoch(self.model, epoch)

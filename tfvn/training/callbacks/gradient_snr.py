@@ -67,8 +67,6 @@ class GradientSNR(Guard):
     - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655), footnote 2
     """
 
-    changes_trace = True
-
     def __init__(
         self,
         layer: RandomWeightsLayer | str,
@@ -116,6 +114,9 @@ class GradientSNR(Guard):
     def around_step(self) -> contextlib.AbstractContextManager:
         # During a step only, so that the optimizer never stays changed.
         return intercepted(self.model.optimizer, self._record)
+
+    def undo(self, in_time: bool) -> None:
+        self.model.train_function = None  # so that the step is traced without `_record`
 
     def get_state(self) -> dict[str, Any]:
         """Returns the recorded gradients, for a backup."""
@@ -182,9 +183,7 @@ class GradientSNR(Guard):
             tf.zeros_like(scale.value) if found[id(scale)] is None else found[id(scale)]
             for scale in scales
         ]
-        vector = tf.concat(
-            [tf.reshape(tf.convert_to_tensor(part), [-1]) for part in parts], axis=0
-        )
+        vector = tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
         # The factor by which the optimizer has scaled the loss, for half precision.
         factor = self.model.optimizer.scale_loss(tf.ones(()))
         return tf.cast(vector, tf.float32) / tf.cast(factor, tf.float32)
@@ -193,16 +192,15 @@ class GradientSNR(Guard):
         if isinstance(self.data, tf.data.Dataset):
             yield from self.data.repeat().take(self.window)
             return
-        flat = keras.tree.flatten(self.data)
-        size = len(flat[0])
+        arrays = keras.tree.map_structure(np.asarray, self.data)
+        size = len(keras.tree.flatten(arrays)[0])
         # Seeded with the epoch too, so that a resumed run chooses the same batches.
         rng = np.random.default_rng([self.seed, epoch])
         for _ in range(self.window):
             chosen = rng.choice(size, min(self.batch_size, size), replace=False)
-            arrays = [np.asarray(array)[chosen] for array in flat]
             # Tensors, because the step would be retraced for every array.
-            yield keras.tree.pack_sequence_as(
-                self.data, [tf.constant(array) for array in arrays]
+            yield keras.tree.map_structure(
+                lambda array, rows=chosen: tf.constant(array[rows]), arrays
             )
 
     def _step(self, batch: Any) -> Tensor:

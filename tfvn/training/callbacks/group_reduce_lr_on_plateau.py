@@ -1,14 +1,12 @@
 """Lower learning rates for groups whose metric stops improving."""
 
-import dataclasses
 import math
-import warnings
+import types
 from typing import Any
 
 import keras
-import numpy as np
 
-from tfvn.training.group_optimizer import GroupOptimizer, of_model
+from tfvn.training.group_optimizer import of_groups
 from tfvn.training.learning_rates import require_settable
 from tfvn.utils.validation import check_count, check_number
 
@@ -17,31 +15,6 @@ MODES = ("auto", "min", "max")
 # Endings of the names of metrics that should rise, and of metrics that should fall.
 _RISING = ("elbo", "accuracy", "acc", "auc", "precision", "recall", "_score")
 _FALLING = ("loss", "nll", "kl", "error", "entropy", "mse", "mae")
-
-
-@dataclasses.dataclass
-class _Plateau:
-    """The state of one group: its best value, and epochs to wait."""
-
-    monitor: str
-    sign: float  # 1 or -1: `sign * value` is better if it is smaller
-    best: float = math.inf
-    wait: int = 0
-    cooldown: int = 0
-
-    def is_over(self, value: float, min_delta: float, patience: int) -> bool:
-        """Records the value of an epoch; returns whether the patience is used up."""
-        # In the same order as `keras.callbacks.ReduceLROnPlateau`, which counts the last
-        # epoch of a cooldown.
-        if self.cooldown > 0:
-            self.cooldown -= 1
-            self.wait = 0
-        if self.sign * value + min_delta < self.best:
-            self.best = self.sign * value
-            self.wait = 0
-        elif self.cooldown == 0:
-            self.wait += 1
-        return self.wait >= patience
 
 
 class GroupReduceLROnPlateau(keras.callbacks.Callback):
@@ -101,47 +74,39 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
                 f"these for each of {list(monitors)}. Received: mode={mode!r}"
             )
         self.monitors = dict(monitors)
-        self.factor = check_number("factor", factor, above=0, below=1)
-        self.patience = check_count("patience", patience)
-        self.mode = mode
-        self.min_delta = abs(check_number("min_delta", min_delta))
-        self.cooldown = check_count("cooldown", cooldown, least=0)
-        self.min_lr = check_number("min_lr", min_lr, least=0)
         self.verbose = verbose
-        self._signs = {g: _sign(m, modes[g]) for g, m in self.monitors.items()}
-        self._reset()
-
-    def _reset(self) -> None:
+        options = {
+            "factor": check_number("factor", factor, above=0, below=1),
+            "patience": check_count("patience", patience),
+            "min_delta": check_number("min_delta", min_delta),
+            "cooldown": check_count("cooldown", cooldown, least=0),
+            "min_lr": check_number("min_lr", min_lr, least=0),
+        }
         self._plateaus = {
-            group: _Plateau(monitor, self._signs[group])
+            group: keras.callbacks.ReduceLROnPlateau(
+                monitor, mode=_direction(monitor, modes[group]), **options
+            )
             for group, monitor in self.monitors.items()
         }
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
-        optimizer = of_model(model)
-        if not isinstance(optimizer, GroupOptimizer):
-            raise ValueError(
-                "`GroupReduceLROnPlateau` needs an optimizer for each group; compile a "
-                "`tfvn.Model` with a dictionary of optimizers. "
-                f"Received: optimizer={type(optimizer).__name__}"
-            )
-        for group in self.monitors:
-            if group not in optimizer.groups:
-                raise ValueError(
-                    "The keys of `monitors` must be groups that have their own optimizer, "
-                    f"some of {list(optimizer.groups)}. "
-                    f"Received: monitors={self.monitors}"
-                )
+        optimizer = of_groups(model, self.monitors, type(self).__name__)
+        for group, plateau in self._plateaus.items():
             require_settable(optimizer.groups[group], type(self).__name__)
+            # Keras's callback reads and sets the rate of its model's optimizer.
+            plateau.set_model(types.SimpleNamespace(optimizer=optimizer.groups[group]))
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self._reset()
+        for plateau in self._plateaus.values():
+            plateau.on_train_begin()
+            # Keras would take the first value for the best, even if it is NaN.
+            plateau.best = math.inf if plateau.mode == "min" else -math.inf
 
     def get_state(self) -> dict[str, Any]:
         """Returns the state of each group, for a backup."""
         return {
-            group: [plateau.best, plateau.wait, plateau.cooldown]
+            group: [plateau.best, plateau.wait, plateau.cooldown_counter]
             for group, plateau in self._plateaus.items()
         }
 
@@ -153,45 +118,30 @@ class GroupReduceLROnPlateau(keras.callbacks.Callback):
         """
         for group, (best, wait, cooldown) in state.items():
             plateau = self._plateaus[group]
-            plateau.best, plateau.wait, plateau.cooldown = best, wait, cooldown
+            plateau.best, plateau.wait, plateau.cooldown_counter = best, wait, cooldown
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        logs = logs or {}
         for group, plateau in self._plateaus.items():
-            if plateau.monitor not in logs:
-                warnings.warn(
-                    f"The learning rate of group `{group}` depends on the metric "
-                    f"`{plateau.monitor}`, which is not available. Received: "
-                    f"metrics {list(logs)}",
-                    stacklevel=2,
+            optimizer = plateau.model.optimizer
+            before = float(optimizer.learning_rate.numpy())
+            # A copy, because Keras's callback adds a learning rate to the logs.
+            plateau.on_epoch_end(epoch, dict(logs or {}))
+            after = float(optimizer.learning_rate.numpy())
+            if self.verbose and after != before:
+                print(
+                    f"\nEpoch {epoch + 1}: {type(self).__name__} sets the learning rate "
+                    f"of group `{group}` to {after:.4g}."
                 )
-                continue
-            value = float(logs[plateau.monitor])
-            is_over = plateau.is_over(value, self.min_delta, self.patience)
-            if is_over and self._cut(group, epoch):
-                plateau.cooldown = self.cooldown
-                plateau.wait = 0
-
-    def _cut(self, group: str, epoch: int) -> bool:
-        optimizer = of_model(self.model).groups[group]
-        rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
-        # The rate is a float32, so the limit is rounded to float32 as well.
-        if rate <= np.float32(self.min_lr):
-            return False
-        optimizer.learning_rate = max(rate * self.factor, self.min_lr)
-        if self.verbose:
-            print(
-                f"\nEpoch {epoch + 1}: {type(self).__name__} sets the learning rate of "
-                f"group `{group}` to {float(optimizer.learning_rate.numpy()):.4g}."
-            )
-        return True
 
 
-def _sign(monitor: str, mode: str) -> float:
-    if mode == "min" or (mode == "auto" and monitor.endswith(_FALLING)):
-        return 1.0
-    if mode == "max" or (mode == "auto" and monitor.endswith(_RISING)):
-        return -1.0
+def _direction(monitor: str, mode: str) -> str:
+    """Returns `"min"` or `"max"`, for `"auto"` according to the name of the metric."""
+    if mode != "auto":
+        return mode
+    if monitor.endswith(_FALLING):
+        return "min"
+    if monitor.endswith(_RISING):
+        return "max"
     raise ValueError(
         "The name of the metric does not tell whether it should fall or rise; pass "
         f"`mode='min'` or `mode='max'`. Received: monitor={monitor!r}, mode={mode!r}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfvn.training.callbacks.run_state import variables_of_run
 from tfvn.training.callbacks.steps import Guard
-from tfvn.training.group_optimizer import GroupOptimizer, of_model
+from tfvn.training.group_optimizer import of_groups, of_model
 from tfvn.training.learning_rates import require_settable
 from tfvn.utils.validation import check_count, check_number
 
@@ -81,17 +81,12 @@ class LearningRateRange(Guard):
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
-        optimizer = of_model(model)
         if self.group is None:
+            optimizer = of_model(model)
             self._optimizers = getattr(optimizer, "optimizers", [optimizer])
         else:
-            groups = optimizer.groups if isinstance(optimizer, GroupOptimizer) else {}
-            if self.group not in groups:
-                raise ValueError(
-                    "Argument `group` must be a group that has its own optimizer, one of "
-                    f"{list(groups)}. Received: group={self.group!r}"
-                )
-            self._optimizers = [groups[self.group]]
+            optimizer = of_groups(model, [self.group], type(self).__name__)
+            self._optimizers = [optimizer.groups[self.group]]
         for each in self._optimizers:
             require_settable(each, type(self).__name__)
 
@@ -102,8 +97,6 @@ class LearningRateRange(Guard):
                 "model must be built; build it first, or give it a `keras.Input`. "
                 f"Received: model={self.model.name!r}, not built"
             )
-        if not self.model.optimizer.built:
-            self.model.optimizer.build(self.model.trainable_variables)
         self.history = {"learning_rate": [], "loss": [], "smoothed_loss": []}
         self._average = 0.0
         self._variables = variables_of_run(self.model)
@@ -135,11 +128,7 @@ class LearningRateRange(Guard):
         if not math.isfinite(loss) or smoothed > limit or step == self.steps:
             self.model.stop_training = True
 
-    def on_train_end(self, logs: Any = None) -> None:
-        super().on_train_end(logs)
-        self.restore()
-
-    def on_interrupted(self, in_time: bool) -> None:
+    def undo(self, in_time: bool) -> None:
         # If the error is from an earlier `fit`, the user may have set other weights since.
         if in_time:
             self.restore()

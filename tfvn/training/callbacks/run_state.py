@@ -35,8 +35,10 @@ def variables_of_run(model: keras.Model) -> list[keras.Variable]:
     `training_state_variables`, if it has any.
 
     Args:
-        model: A compiled model.
+        model: A compiled model. Its optimizer is built, if it is not yet.
     """
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
     variables = [
         *model.variables,
         *model.optimizer.variables,
@@ -54,11 +56,8 @@ def callback_states(callbacks: Iterable[Any]) -> dict[str, Any]:
     Args:
         callbacks: The callbacks of the run.
     """
-    return {
-        name: _get_state(callback)
-        for name, callback in _by_name(callbacks).items()
-        if _has_state(callback)
-    }
+    found = _with_state(callbacks)
+    return {name: _get_state(callback) for name, callback in found.items()}
 
 
 def restore_callbacks(callbacks: Iterable[Any], states: dict[str, Any]) -> list[str]:
@@ -72,10 +71,10 @@ def restore_callbacks(callbacks: Iterable[Any], states: dict[str, Any]) -> list[
         The names of the callbacks that have no state in `states`, and of the states
         that have no callback.
     """
-    named = {n: c for n, c in _by_name(callbacks).items() if _has_state(c)}
-    for name in named.keys() & states.keys():
-        _set_state(named[name], states[name])
-    return sorted(named.keys() ^ states.keys())
+    found = _with_state(callbacks)
+    for name in found.keys() & states.keys():
+        _set_state(found[name], states[name])
+    return sorted(found.keys() ^ states.keys())
 
 
 def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -118,18 +117,16 @@ def decode(value: Any, arrays: Any) -> Any:
     return value
 
 
-def _by_name(callbacks: Iterable[Any]) -> dict[str, Any]:
+def _with_state(callbacks: Iterable[Any]) -> dict[str, Any]:
+    """Returns the callbacks that have a state, by class name and position."""
     counts: Counter[str] = Counter()
-    named = {}
+    found = {}
     for callback in callbacks:
-        name = type(callback).__name__
-        counts[name] += 1
-        named[f"{name} {counts[name]}"] = callback
-    return named
-
-
-def _has_state(callback: Any) -> bool:
-    return hasattr(callback, "get_state") or isinstance(callback, _KERAS_CALLBACKS)
+        if hasattr(callback, "get_state") or isinstance(callback, _KERAS_CALLBACKS):
+            name = type(callback).__name__
+            counts[name] += 1
+            found[f"{name} {counts[name]}"] = callback
+    return found
 
 
 def _get_state(callback: Any) -> Any:

@@ -16,42 +16,38 @@ from tfvn.utils import private
 
 
 class Guard(keras.callbacks.Callback):
-    """A callback whose `on_interrupted` is called when `fit` raises an error.
+    """A callback that undoes its changes when training ends, and when `fit` raises an error.
 
     An error in a training step, in the model or in its data, is noticed at once. In a
     `tfvn.Model`, so is any other error in `fit`. In a stock `keras.Model`, an error in
     another callback or in validation is noticed only in the next `fit`.
     """
 
-    # Whether the training step must be traced again when the callback is removed.
-    changes_trace = False
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        steps = model.train_function
+        if isinstance(steps, GuardedSteps) and steps.is_stale:
+            steps.leave(in_time=False)
 
     def on_train_begin(self, logs: Any = None) -> None:
         steps = self.model.train_function
-        if isinstance(steps, GuardedSteps) and steps.is_stale:
-            steps.leave(in_time=False)
-            steps = None
-        if steps is None:
-            self.model.make_train_function()
         if not isinstance(steps, GuardedSteps):
             steps = GuardedSteps(self.model)
             self.model.train_function = steps
         steps.guards.append(self)
 
     def on_train_end(self, logs: Any = None) -> None:
-        steps = self.model.train_function
-        if isinstance(steps, GuardedSteps):
-            steps.remove(self)
+        undo_changes(self.model)
 
     def around_step(self) -> contextlib.AbstractContextManager:
         """Returns the context that training steps run in."""
         return contextlib.nullcontext()
 
-    def on_interrupted(self, in_time: bool) -> None:
-        """Undoes what the callback has changed, because `on_train_end` won't be called.
+    def undo(self, in_time: bool) -> None:
+        """Undoes what the callback has changed.
 
         Args:
-            in_time: Whether the error has just occurred, and not in an earlier `fit`.
+            in_time: Whether training has just ended, and not in an earlier `fit`.
         """
 
 
@@ -67,7 +63,6 @@ class GuardedSteps:
         self.function = model.train_function
         self.guards: list[Guard] = []
         self._history = getattr(model, "history", None)
-        self._retraces = False
 
     @property
     def is_stale(self) -> bool:
@@ -93,22 +88,15 @@ class GuardedSteps:
             self.leave(in_time=True)
             raise
 
-    def remove(self, guard: Guard) -> None:
-        """Removes a guard; after the last one, restores the model's training function."""
-        self.guards = [other for other in self.guards if other is not guard]
-        self._retraces = self._retraces or guard.changes_trace
-        if not self.guards:
-            self.model.train_function = None if self._retraces else self.function
-
     def leave(self, in_time: bool) -> None:
-        """Removes all guards and calls `on_interrupted` of each."""
+        """Restores the model's training function, and lets all guards undo their changes."""
+        self.model.train_function = self.function
         for guard in self.guards:
-            self.remove(guard)
-            guard.on_interrupted(in_time)
+            guard.undo(in_time)
 
 
-def interrupt(model: keras.Model) -> None:
-    """Lets callbacks undo their changes after `fit` has raised an error.
+def undo_changes(model: keras.Model) -> None:
+    """Lets callbacks undo their changes, after training has ended or `fit` has failed.
 
     Args:
         model: The model that was being trained.

@@ -5,14 +5,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfvn.training.optimizers.moments import MomentsOptimizer
 from tfvn.utils import private
-from tfvn.utils.validation import as_number, check_number
+from tfvn.utils.validation import check_number
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class AdaBound(keras.optimizers.Optimizer):
+class AdaBound(MomentsOptimizer):
     """Adam with step sizes clipped to bounds that converge to one learning rate.
 
     At step t the step size of each weight is
@@ -69,35 +70,22 @@ class AdaBound(keras.optimizers.Optimizer):
         base_learning_rate: float | None = None,
         **kwargs: Any,
     ):
-        learning_rate = check_learning_rate(learning_rate)
-        final_learning_rate = check_number(
-            "final_learning_rate", final_learning_rate, above=0
-        )
-        beta_1 = check_number("beta_1", beta_1, least=0, below=1)
-        beta_2 = check_number("beta_2", beta_2, least=0, below=1)
-        gamma = check_number("gamma", gamma, above=0)
-        epsilon = check_number("epsilon", epsilon, above=0)
-        super().__init__(learning_rate=learning_rate, **kwargs)
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)
         if base_learning_rate is None:
             base_learning_rate = float(keras.ops.convert_to_numpy(self.learning_rate))
-        base_learning_rate = check_number(
+        self.final_learning_rate = check_number(
+            "final_learning_rate", final_learning_rate, above=0
+        )
+        self.gamma = check_number("gamma", gamma, above=0)
+        self.amsbound = amsbound
+        self.base_learning_rate = check_number(
             "base_learning_rate", base_learning_rate, least=0
         )
-        self.final_learning_rate = final_learning_rate
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.gamma = gamma
-        self.epsilon = epsilon
-        self.amsbound = amsbound
-        self.base_learning_rate = base_learning_rate
 
     def build(self, variables: list[keras.Variable]) -> None:
         if self.built:
             return
         super().build(variables)
-        self._momentums, self._velocities = self.add_optimizer_variables(
-            variables, ["momentum", "velocity"]
-        )
         if self.amsbound:
             self._largest = self.add_optimizer_variables(variables, "largest_velocity")
 
@@ -105,16 +93,11 @@ class AdaBound(keras.optimizers.Optimizer):
         self, gradient: Tensor, variable: Any, learning_rate: Tensor
     ) -> None:
         dtype = variable.dtype
-        index = private.index_of(self, variable)
-        gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)
-        m, v = self._momentums[index], self._velocities[index]
-        new_m = m + (gradient - m) * (1 - self.beta_1)
-        new_v = v + (tf.square(gradient) - v) * (1 - self.beta_2)
-        self.assign(m, new_m)
-        self.assign(v, new_v)
+        new_m, new_v = self.update_moments(gradient, variable)
         if self.amsbound:
-            new_v = tf.maximum(self._largest[index], new_v)
-            self.assign(self._largest[index], new_v)
+            largest = self._largest[private.index_of(self, variable)]
+            new_v = tf.maximum(largest, new_v)
+            self.assign(largest, new_v)
 
         # The scalars are in float64, because 1 - 0.999 would lose four digits in float32.
         step = tf.cast(self.iterations + 1, tf.float64)
@@ -139,23 +122,8 @@ class AdaBound(keras.optimizers.Optimizer):
         return tf.sign(rate)
 
     def get_config(self) -> dict[str, Any]:
-        names = (
-            "final_learning_rate",
-            "beta_1",
-            "beta_2",
-            "gamma",
-            "epsilon",
-            "amsbound",
-        )
+        names = ("final_learning_rate", "gamma", "amsbound", "base_learning_rate")
         return {
             **super().get_config(),
             **{name: getattr(self, name) for name in names},
-            "base_learning_rate": self.base_learning_rate,
         }
-
-
-def check_learning_rate(value: Any) -> Any:
-    """Returns a learning rate that is a number as a `float`; Keras checks all others."""
-    if isinstance(value, keras.Variable) or as_number(value) is None:
-        return value
-    return float(check_number("learning_rate", value, least=0))

@@ -5,15 +5,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.training.optimizers.ada_bound import check_learning_rate
-from tfvn.utils import private
+from tfvn.training.optimizers.moments import MomentsOptimizer
 from tfvn.utils.validation import check_number
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("tfvn")
-class RAdam(keras.optimizers.Optimizer):
+class RAdam(MomentsOptimizer):
     """Adam with a correction for the first steps, when it has seen few squared gradients.
 
     At step t the average of squared gradients is as reliable as the mean of about
@@ -59,34 +58,14 @@ class RAdam(keras.optimizers.Optimizer):
         epsilon: float = 1e-8,
         **kwargs: Any,
     ):
-        learning_rate = check_learning_rate(learning_rate)
-        beta_1 = check_number("beta_1", beta_1, least=0, below=1)
         beta_2 = check_number("beta_2", beta_2, above=0.6, below=1)
-        epsilon = check_number("epsilon", epsilon, above=0)
-        super().__init__(learning_rate=learning_rate, **kwargs)
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-
-    def build(self, variables: list[keras.Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
-        self._momentums, self._velocities = self.add_optimizer_variables(
-            variables, ["momentum", "velocity"]
-        )
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)
 
     def update_step(
         self, gradient: Tensor, variable: Any, learning_rate: Tensor
     ) -> None:
         dtype = variable.dtype
-        index = private.index_of(self, variable)
-        gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)
-        m, v = self._momentums[index], self._velocities[index]
-        new_m = m + (gradient - m) * (1 - self.beta_1)
-        new_v = v + (tf.square(gradient) - v) * (1 - self.beta_2)
-        self.assign(m, new_m)
-        self.assign(v, new_v)
+        new_m, new_v = self.update_moments(gradient, variable)
 
         # The scalars are in float64, because rho_t is a small difference of large numbers.
         step = tf.cast(self.iterations + 1, tf.float64)
@@ -106,10 +85,3 @@ class RAdam(keras.optimizers.Optimizer):
         )
         scale = tf.where(is_adaptive, adapted, tf.ones_like(adapted))
         self.assign_sub(variable, tf.cast(rate, dtype) * new_m * scale)
-
-    def get_config(self) -> dict[str, Any]:
-        names = ("beta_1", "beta_2", "epsilon")
-        return {
-            **super().get_config(),
-            **{name: getattr(self, name) for name in names},
-        }

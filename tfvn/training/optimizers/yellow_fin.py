@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.training.optimizers.ada_bound import check_learning_rate
+from tfvn.training.optimizers.moments import check_learning_rate
 from tfvn.utils import private
 from tfvn.utils.validation import check_count, check_number
 

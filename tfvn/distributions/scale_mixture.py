@@ -9,7 +9,7 @@ from tensorflow_probability import distributions as tfd
 
 from tfvn import random
 from tfvn.distributions import trainable
-from tfvn.distributions.scalar import Scalar
+from tfvn.distributions.scalar import ScalarDistribution
 from tfvn.distributions.serialization import register
 
 # The quadrature integrates over log|noise|, in panels of at most `_PANEL_WIDTH`, each with
@@ -28,7 +28,7 @@ _DEVIATIONS = np.arange(-6.0, 6.5, 0.5)
 
 
 @register
-class ScaleMixture(Scalar, tfd.Distribution):
+class ScaleMixture(ScalarDistribution):
     """The distribution of `noise * N(0, scale^2)` for noise with a smooth density.
 
     Samples are products of a noise and a Normal. The density and the distribution function
@@ -77,14 +77,7 @@ class ScaleMixture(Scalar, tfd.Distribution):
             )
         self.noise = noise
         self.scale = tf.convert_to_tensor(scale, noise.dtype)
-        super().__init__(
-            dtype=noise.dtype,
-            reparameterization_type=noise.reparameterization_type,
-            validate_args=validate_args,
-            allow_nan_stats=allow_nan_stats,
-            parameters=parameters,
-            name=name,
-        )
+        super().__init__(parameters, noise.dtype, noise.reparameterization_type)
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:

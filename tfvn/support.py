@@ -68,7 +68,7 @@ RECURRENT_ESTIMATORS: dict[str, Row] = {
     "mean": {ANY: Cell("no noise: the weight-scaling rule")},
 }
 
-# The cells of a prior with a density and no closed form.
+# The row of a prior to which no KL has a closed form.
 _ESTIMATED: Row = {"bernoulli": _DISCRETE, ANY: MONTE_CARLO}
 
 # prior -> law -> cell. A `tfd.Distribution` without its own row uses "any".
@@ -76,8 +76,8 @@ PRIORS: dict[str, Row] = {
     "normal": {**_ESTIMATED, "gaussian": CLOSED_FORM, "uniform": CLOSED_FORM},
     "log_uniform": {**_ESTIMATED, "gaussian": CLOSED_FORM, "uniform": CONSTANT},
     "ard": {
+        **_ESTIMATED,
         "gaussian": CLOSED_FORM,
-        "bernoulli": _DISCRETE,
         ANY: refused("the ARD prior is defined for Gaussian posteriors only"),
     },
     "laplace": {**_ESTIMATED, "gaussian": CLOSED_FORM},

@@ -84,15 +84,11 @@ class NoiseLayer(keras.Layer):
         **kwargs: Any,
     ):
         super().__init__(*args, **kwargs)
-        if hasattr(self, "seed_generator"):
-            # An LSTM cell has a generator of Keras, which gives all replicas the same
-            # noise.
-            private.untrack(self, self.seed_generator)
         self.source = NoiseSource(noise, normalize)
         self.noise = self.source.law
         self.normalize = normalize
         self.seed = seed
-        self.seed_generator = random.SeedGenerator(seed)
+        random.set_seed_generator(self, seed)
 
     def factors(
         self,

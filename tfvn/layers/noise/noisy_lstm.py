@@ -5,7 +5,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.distributions import serialize
 from tfvn.layers.constructors import given
 from tfvn.layers.noise.base import NoisyKernelLayer, multiply
 from tfvn.layers.recurrent.base_layer import OfCell, ReplacesCell
@@ -232,13 +231,3 @@ class NoisyLSTM(ReplacesCell, keras.layers.LSTM):
                 "`use_cudnn='auto'` or `False`. Received: use_cudnn=True"
             )
         super().__init__(**{**given(locals()), "use_cudnn": False})
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "noise": serialize(self.noise),
-            "gates": self.gates,
-            "normalize": self.normalize,
-            "prior_scale": self.prior_scale,
-            "kl_weight": self.cell.kl_weight_now(),
-        }

@@ -110,7 +110,9 @@ class ScaleMixture(ScalarDistribution):
         """Returns the Normals of the quadrature and the logarithms of their weights."""
         # Computed outside of any graph, because the noise is a constant.
         with tf.init_scope():
-            for end in self._log_ranges():
+            largest = np.log(np.finfo(self.dtype.as_numpy_dtype).max)
+            ranges = [end for end in _LOG_RANGES if end < largest] or [float(largest)]
+            for end in ranges:
                 nodes, weights = self._nodes_and_weights(end)
                 mass = tf.reduce_sum(weights)
                 error = float(tf.abs(mass - 1.0))
@@ -127,21 +129,15 @@ class ScaleMixture(ScalarDistribution):
         scales = tf.expand_dims(self.scale, -1) * nodes
         return tfd.Normal(tf.zeros((), self.dtype), scales), log_weights
 
-    def _log_ranges(self) -> list[float]:
-        largest = np.log(np.finfo(self.dtype.as_numpy_dtype).max)
-        return [end for end in _LOG_RANGES if end < largest] or [float(largest)]
-
     def _nodes_and_weights(self, end: float) -> tuple[Any, Any]:
         log_nodes, widths = _quadrature(self.noise, end)
         nodes = tf.constant(np.exp(log_nodes), self.dtype)
         # A Normal is symmetric, so the sign of the noise does not matter.
-        density = self._density(nodes) + self._density(-nodes)
-        return nodes, density * nodes * widths.astype(self.dtype.as_numpy_dtype)
-
-    def _density(self, nodes: Any) -> Any:
-        density = self.noise.prob(nodes)
+        densities = self.noise.prob(tf.stack([nodes, -nodes]))
         # Outside of the support, `prob` of a TFP distribution may return NaN or infinity.
-        return tf.where(tf.math.is_finite(density), density, tf.zeros_like(density))
+        is_inside = tf.math.is_finite(densities)
+        density = tf.reduce_sum(tf.where(is_inside, densities, 0.0), axis=0)
+        return nodes, density * nodes * widths.astype(self.dtype.as_numpy_dtype)
 
 
 def is_density(law: Any) -> bool:

@@ -1,5 +1,6 @@
 """Data sets as NumPy arrays: `tfvn.datasets.load`."""
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,16 +69,6 @@ def load(
     >>> x.dtype, y.dtype
     (dtype('float32'), dtype('int64'))
     """
-    _check_arguments(name, split, num_words)
-    load_splits = _LOADERS[name]
-    options = {} if num_words is None else {"num_words": num_words}
-    if split is not None:
-        (pair,) = load_splits((split,), **options)
-        return pair
-    return Dataset(*load_splits(_SPLITS, **options))
-
-
-def _check_arguments(name: str, split: str | None, num_words: int | None) -> None:
     check_choice("name", name, _LOADERS)
     check_choice("split", split, (None, *_SPLITS))
     check_count("num_words", num_words, or_none=True)
@@ -86,6 +77,12 @@ def _check_arguments(name: str, split: str | None, num_words: int | None) -> Non
             "`num_words` applies to 'imdb' only. "
             f"Received: name={name!r}, num_words={num_words!r}"
         )
+    load_splits = _LOADERS[name]
+    options = {} if num_words is None else {"num_words": num_words}
+    if split is not None:
+        (pair,) = load_splits((split,), **options)
+        return pair
+    return Dataset(*load_splits(_SPLITS, **options))
 
 
 def _images(pixels: np.ndarray, labels: np.ndarray, brightest: int) -> Pair:
@@ -102,20 +99,7 @@ def _load_digits(splits: tuple[str, ...]) -> list[Pair]:
         ]
 
 
-def _from_tfds(name: str) -> Callable[..., list[Pair]]:
-    def load_splits(splits: tuple[str, ...]) -> list[Pair]:
-        tfds = _import_tfds()
-        # tfds reads the variable only when it is imported. Passing it here makes later
-        # changes work too.
-        builder = tfds.builder(name, data_dir=os.environ.get("TFDS_DATA_DIR") or None)
-        if not builder.is_prepared():
-            builder.download_and_prepare()
-        return [_read_tfds(tfds, builder, split) for split in splits]
-
-    return load_splits
-
-
-def _import_tfds():
+def _load_tfds(name: str, splits: tuple[str, ...]) -> list[Pair]:
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
@@ -123,15 +107,16 @@ def _import_tfds():
             "This data set is read through TensorFlow Datasets, which could not be "
             f'imported ({error}): run `pip install "tfvn[datasets]"`.'
         ) from error
-    return tfds
-
-
-def _read_tfds(tfds, builder, split: str) -> Pair:
-    batch = builder.as_dataset(
-        split=split, batch_size=-1, shuffle_files=False, as_supervised=True
+    pairs = tfds.load(
+        name,
+        split=list(splits),
+        # tfds reads the variable only when it is imported. Passing it here makes later
+        # changes work too.
+        data_dir=os.environ.get("TFDS_DATA_DIR") or None,
+        batch_size=-1,
+        as_supervised=True,
     )
-    pixels, labels = tfds.as_numpy(batch)
-    return _images(pixels, labels, brightest=255)
+    return [_images(x, y, brightest=255) for x, y in tfds.as_numpy(pairs)]
 
 
 def _own_file(filename: str) -> Path | None:
@@ -146,7 +131,7 @@ def _own_file(filename: str) -> Path | None:
 def _load_fashion_mnist(splits: tuple[str, ...]) -> list[Pair]:
     path = _own_file("fashion_mnist_test.npz")
     if path is None:
-        return _from_tfds("fashion_mnist")(splits)
+        return _load_tfds("fashion_mnist", splits)
     if "train" in splits:
         raise ValueError(
             "`TFVN_DATA_DIR` holds only the test images of 'fashion_mnist': pass "
@@ -204,8 +189,8 @@ def _ragged(sequences) -> np.ndarray:
 
 _LOADERS: dict[str, Callable[..., list[Pair]]] = {
     "digits": _load_digits,
-    "mnist": _from_tfds("mnist"),
-    "cifar10": _from_tfds("cifar10"),
+    "mnist": functools.partial(_load_tfds, "mnist"),
+    "cifar10": functools.partial(_load_tfds, "cifar10"),
     "fashion_mnist": _load_fashion_mnist,
     "imdb": _load_imdb,
 }

@@ -7,7 +7,7 @@ one for `ANY`, which covers all others.
 Example:
 
 >>> from tfvn.extending import ANY, EXACT, refused
->>> support = {"bernoulli": refused("half a sign is no sign"), ANY: EXACT}
+>>> support = {"bernoulli": refused("the mean of two signs may be zero"), ANY: EXACT}
 >>> support["bernoulli"].supported
 False
 """

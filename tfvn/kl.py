@@ -187,7 +187,9 @@ def total(posterior: tfd.Distribution, prior: tfd.Distribution) -> Tensor:
     Returns:
         `sum(tfd.kl_divergence(posterior, prior))`, computed in the cheapest way.
     """
-    if isinstance(posterior, tfd.Normal) and _is_one_normal(prior):
+    # If all weights have the same Normal prior, the KL needs only sums over the weights.
+    is_same_normal = type(prior) is tfd.Normal and prior.batch_shape.rank == 0
+    if isinstance(posterior, tfd.Normal) and is_same_normal:
         return _total_normal(posterior, prior)
     if isinstance(posterior, MultiplicativeNormal) and isinstance(
         prior, LogUniform | ARD
@@ -197,11 +199,6 @@ def total(posterior: tfd.Distribution, prior: tfd.Distribution) -> Tensor:
         size = tf.size(posterior.loc) / tf.size(divergence)
         return tf.reduce_sum(divergence) * tf.cast(size, divergence.dtype)
     return tf.reduce_sum(tfd.kl_divergence(posterior, prior))
-
-
-def _is_one_normal(prior: tfd.Distribution) -> bool:
-    # All weights have the same prior, so that the KL needs only sums over the weights.
-    return type(prior) is tfd.Normal and prior.batch_shape.rank == 0
 
 
 def _total_normal(q: tfd.Normal, p: tfd.Normal) -> Tensor:

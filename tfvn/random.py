@@ -146,6 +146,21 @@ class SeedGenerator(keras.random.SeedGenerator):
         return tf.cast(seed, tf.int32)
 
 
+def set_seed_generator(layer: Any, seed: int | None) -> None:
+    """Gives a layer a new `SeedGenerator`, in place of any that it has.
+
+    Keras's own layers with dropout, such as the cells of recurrent layers, already have one,
+    which would be saved beside the new one and gives all replicas the same noise.
+
+    Args:
+        layer: A Keras layer.
+        seed: Python integer or `None`, as in `SeedGenerator`.
+    """
+    if hasattr(layer, "seed_generator"):
+        private.untrack(layer, layer.seed_generator)
+    layer.seed_generator = SeedGenerator(seed)
+
+
 def normal(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     """Returns standard normal noise.
 

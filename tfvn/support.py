@@ -61,45 +61,30 @@ ESTIMATORS: dict[str, Row] = {
 # The same for the cells of recurrent layers, which use one sample for a whole sequence.
 RECURRENT_ESTIMATORS: dict[str, Row] = {
     "local": {
-        ANY: refused("output noise that is held along a sequence is no weight sample")
+        ANY: refused("it samples outputs, but all steps must use the same weights")
     },
-    "flipout": {ANY: Cell("signs held along the sequence")},
-    "weights": {ANY: Cell("one sample held along the sequence")},
+    "flipout": {ANY: Cell("one sample and its signs for the whole sequence")},
+    "weights": {ANY: Cell("one sample for the whole sequence")},
     "mean": {ANY: Cell("no noise: the weight-scaling rule")},
 }
 
-# law -> the default estimator of a layer
-DEFAULT_ESTIMATORS: dict[str, str] = {"gaussian": "local", ANY: "weights"}
-DEFAULT_RECURRENT_ESTIMATORS: dict[str, str] = {ANY: "weights"}
+# The row of a prior to which no KL has a closed form.
+_ESTIMATED: Row = {"bernoulli": _DISCRETE, ANY: MONTE_CARLO}
 
 # prior -> law -> cell. A `tfd.Distribution` without its own row uses "any".
 PRIORS: dict[str, Row] = {
-    "normal": {
-        "gaussian": CLOSED_FORM,
-        "uniform": CLOSED_FORM,
-        "bernoulli": _DISCRETE,
-        ANY: MONTE_CARLO,
-    },
-    "log_uniform": {
-        "gaussian": CLOSED_FORM,
-        "uniform": CONSTANT,
-        "bernoulli": _DISCRETE,
-        ANY: MONTE_CARLO,
-    },
+    "normal": {**_ESTIMATED, "gaussian": CLOSED_FORM, "uniform": CLOSED_FORM},
+    "log_uniform": {**_ESTIMATED, "gaussian": CLOSED_FORM, "uniform": CONSTANT},
     "ard": {
+        **_ESTIMATED,
         "gaussian": CLOSED_FORM,
-        "bernoulli": _DISCRETE,
         ANY: refused("the ARD prior is defined for Gaussian posteriors only"),
     },
-    "laplace": {
-        "gaussian": CLOSED_FORM,
-        "bernoulli": _DISCRETE,
-        ANY: MONTE_CARLO,
-    },
-    "student_t": {"bernoulli": _DISCRETE, ANY: MONTE_CARLO},
-    "horseshoe": {"bernoulli": _DISCRETE, ANY: MONTE_CARLO},
-    "spike_and_slab": {"bernoulli": _DISCRETE, ANY: MONTE_CARLO},
-    "any": {"bernoulli": _DISCRETE, ANY: MONTE_CARLO},
+    "laplace": {**_ESTIMATED, "gaussian": CLOSED_FORM},
+    "student_t": {**_ESTIMATED},
+    "horseshoe": {**_ESTIMATED},
+    "spike_and_slab": {**_ESTIMATED},
+    "any": {**_ESTIMATED},
     "none": {ANY: NO_KL},
 }
 
@@ -140,8 +125,7 @@ def require(kind: str, table: dict[str, Row], row: str, law: str) -> Cell:
 
 def default_estimator(law: str, recurrent: bool = False) -> str:
     """Returns the alias of the estimator that fits `law` best."""
-    defaults = DEFAULT_RECURRENT_ESTIMATORS if recurrent else DEFAULT_ESTIMATORS
-    return defaults.get(law, defaults[ANY])
+    return "local" if law == "gaussian" and not recurrent else "weights"
 
 
 def require_estimator(alias: str, law: str, recurrent: bool = False) -> Cell:
@@ -212,16 +196,3 @@ def add_posterior(
             )
         for row, cell in cells.items():
             rows[row][cls.law] = cell
-
-
-def markdown(table: dict[str, Row], laws: tuple[str, ...]) -> str:
-    """Renders a table for the documentation."""
-    lines = [
-        "| | " + " | ".join(laws) + " |",
-        "| --- |" + " --- |" * len(laws),
-    ]
-    for row in table:
-        cells = [lookup(table, row, law) for law in laws]
-        texts = [c.how if c.supported else f"raises: {c.how}" for c in cells]
-        lines.append(f"| `{row}` | " + " | ".join(texts) + " |")
-    return "\n".join(lines)

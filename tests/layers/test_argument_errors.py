@@ -84,7 +84,7 @@ class TestScale:
     @pytest.mark.parametrize("value", [-0.1, 0.0, 0, float("nan")])
     def test_number(self, value):
         refuse(
-            "`scale_initializer` must be a positive standard deviation",
+            "`scale_initializer` must be a finite number greater than 0",
             lambda: tfvn.MeanFieldDense(3, scale_initializer=value),
         )
 

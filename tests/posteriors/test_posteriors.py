@@ -222,7 +222,7 @@ class TestMeanField:
     @pytest.mark.parametrize("scale", [0, 0.0, -1.0, float("nan")])
     def test_scale_must_be_positive(self, scale):
         with pytest.raises(
-            ValueError, match="`scale_initializer` must be a positive standard dev"
+            ValueError, match="`scale_initializer` must be a finite number greater"
         ):
             MeanField(scale_initializer=scale)
 

@@ -205,15 +205,6 @@ class TestModels:
         conv.build((None, 3, 3, 1))
         assert private.own_kernel(conv) is conv.kernel
 
-    def test_lstm_step(self):
-        cell = keras.layers.LSTMCell(2)
-        inputs, state, carry = (keras.random.normal((3, 2)) for _ in range(3))
-        _, (expected, expected_carry) = cell(inputs, [state, carry])
-        gates = keras.ops.split(inputs @ cell.kernel + cell.bias, 4, axis=1)
-        new, output = private.lstm_step(cell, gates, [state] * 4, carry)
-        np.testing.assert_allclose(new, expected_carry, rtol=1e-5)
-        np.testing.assert_allclose(output * tf.tanh(new), expected, rtol=1e-5)
-
 
 class TestVariables:
     def test_tracking(self):

@@ -5,12 +5,12 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from tfvn.distributions.scalar import Scalar
+from tfvn.distributions.scalar import ScalarDistribution
 from tfvn.distributions.serialization import register
 
 
 @register
-class ARD(Scalar, tfd.Distribution):
+class ARD(ScalarDistribution):
     """A marker for a zero-mean Normal prior whose scale follows the posterior.
 
     The KL compares each weight `w ~ N(mean, scale^2)` with `N(0, mean^2 + scale^2)`,
@@ -34,14 +34,7 @@ class ARD(Scalar, tfd.Distribution):
 
     def __init__(self, dtype: Any = tf.float32, name: str = "ARD"):
         parameters = dict(locals())
-        super().__init__(
-            dtype=tf.as_dtype(dtype),
-            reparameterization_type=tfd.NOT_REPARAMETERIZED,
-            validate_args=False,
-            allow_nan_stats=True,
-            parameters=parameters,
-            name=name,
-        )
+        super().__init__(parameters, dtype, tfd.NOT_REPARAMETERIZED)
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:

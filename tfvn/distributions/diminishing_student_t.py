@@ -6,12 +6,12 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from tfvn.distributions import trainable
-from tfvn.distributions.scalar import Scalar
+from tfvn.distributions.scalar import ScalarDistribution
 from tfvn.distributions.serialization import register
 
 
 @register
-class DiminishingStudentT(Scalar, tfd.Distribution):
+class DiminishingStudentT(ScalarDistribution):
     """A Student-t prior as its degrees of freedom go to zero.
 
     It is a proper prior that behaves like the log-uniform one. Its log density leaves out
@@ -52,14 +52,7 @@ class DiminishingStudentT(Scalar, tfd.Distribution):
         if not df > 0:
             raise ValueError(f"Argument `df` must be positive. Received: df={df}")
         self.df = df
-        super().__init__(
-            dtype=tf.as_dtype(dtype),
-            reparameterization_type=tfd.NOT_REPARAMETERIZED,
-            validate_args=False,
-            allow_nan_stats=True,
-            parameters=parameters,
-            name=name,
-        )
+        super().__init__(parameters, dtype, tfd.NOT_REPARAMETERIZED)
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from tfvn.distributions.scale_mixture import ScaleMixture
-from tfvn.distributions.serialization import register, remember
+from tfvn.distributions.serialization import register
 
 # Below the border a power series is used, above it a continued fraction. At the border,
 # this many terms of the series, or levels of the fraction, leave an error of 1e-9.
@@ -40,21 +40,6 @@ class ExactHorseshoe(tfd.Horseshoe):
 
     - [Carvalho et al., 2009](https://proceedings.mlr.press/v5/carvalho09a.html)
     """
-
-    def __init__(
-        self,
-        scale: Any,
-        validate_args: bool = False,
-        allow_nan_stats: bool = True,
-        name: str = "ExactHorseshoe",
-    ):
-        parameters = dict(locals())
-        super().__init__(scale, validate_args, allow_nan_stats, name)
-        remember(self, parameters)
-
-    @classmethod
-    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
-        return {"scale": tfd.Normal.parameter_properties(dtype)["scale"]}
 
     def _log_prob(self, x: Any) -> Any:
         t = tf.square(x / self.scale) / 2.0

@@ -9,7 +9,7 @@ from tensorflow_probability import distributions as tfd
 
 from tfvn import random
 from tfvn.distributions import trainable
-from tfvn.distributions.scalar import Scalar
+from tfvn.distributions.scalar import ScalarDistribution
 from tfvn.distributions.scale_mixture import ScaleMixture
 from tfvn.distributions.serialization import register
 
@@ -21,7 +21,7 @@ _NODES = np.arange(-5.0, 5.5, 0.5)
 
 
 @register
-class GeneralizedHyperbolic(Scalar, tfd.Distribution):
+class GeneralizedHyperbolic(ScalarDistribution):
     """The symmetric generalized hyperbolic distribution with `delta = 0`, or variance-gamma.
 
     With `lambda` for the concentration and `z = |w| / scale` the density is
@@ -71,14 +71,7 @@ class GeneralizedHyperbolic(Scalar, tfd.Distribution):
             )
         self.scale = tf.convert_to_tensor(scale)
         self.concentration = tf.convert_to_tensor(concentration, self.scale.dtype)
-        super().__init__(
-            dtype=self.scale.dtype,
-            reparameterization_type=tfd.FULLY_REPARAMETERIZED,
-            validate_args=validate_args,
-            allow_nan_stats=allow_nan_stats,
-            parameters=parameters,
-            name=name,
-        )
+        super().__init__(parameters, self.scale.dtype)
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:

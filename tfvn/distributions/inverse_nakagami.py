@@ -7,12 +7,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
-from tfvn.distributions.scalar import Scalar
+from tfvn.distributions.scalar import ScalarDistribution
 from tfvn.distributions.serialization import register
 
 
 @register
-class InverseNakagami(Scalar, tfd.Distribution):
+class InverseNakagami(ScalarDistribution):
     """The distribution of `1 / x` where `x` is Nakagami: `x^2 ~ Gamma(m, m / spread)`.
 
     Its square is inverse gamma with concentration `m` and scale `m / spread`, so that
@@ -50,14 +50,7 @@ class InverseNakagami(Scalar, tfd.Distribution):
         parameters = dict(locals())
         self.concentration = tf.convert_to_tensor(concentration)
         self.spread = tf.convert_to_tensor(spread, self.concentration.dtype)
-        super().__init__(
-            dtype=self.concentration.dtype,
-            reparameterization_type=tfd.FULLY_REPARAMETERIZED,
-            validate_args=validate_args,
-            allow_nan_stats=allow_nan_stats,
-            parameters=parameters,
-            name=name,
-        )
+        super().__init__(parameters, self.concentration.dtype)
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:

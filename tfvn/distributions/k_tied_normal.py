@@ -53,8 +53,7 @@ class KTiedNormal(tfd.Normal):
     ):
         parameters = dict(locals())
         loc = tf.convert_to_tensor(loc)
-        rank = loc.shape.rank
-        axes = tuple(axis % rank for axis in output_axes)
+        axes = tuple(axis % loc.shape.rank for axis in output_axes)
         spec = KernelSpec(tuple(loc.shape), axes)
         self.left = tf.convert_to_tensor(left, dtype=loc.dtype)
         self.right = tf.convert_to_tensor(right, dtype=loc.dtype)
@@ -78,13 +77,8 @@ class KTiedNormal(tfd.Normal):
 
         It is the sum of the products of the factors' Gram matrices.
         """
-        left, right = (
-            tf.matmul(factor, factor, transpose_a=True)
-            for factor in (
-                tf.cast(self.left, tf.float64),
-                tf.cast(self.right, tf.float64),
-            )
-        )
+        factors = [tf.cast(factor, tf.float64) for factor in (self.left, self.right)]
+        left, right = (tf.matmul(f, f, transpose_a=True) for f in factors)
         return tf.reduce_sum(left * right)
 
     def sum_of_log_scales(self) -> tf.Tensor:

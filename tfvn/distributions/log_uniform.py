@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from tfvn.distributions.scalar import Scalar
+from tfvn.distributions.scalar import ScalarDistribution
 from tfvn.distributions.serialization import register
 from tfvn.utils.validation import check_choice
 
@@ -13,7 +13,7 @@ KL_FORMS = ("exact", "molchanov")
 
 
 @register
-class LogUniform(Scalar, tfd.Distribution):
+class LogUniform(ScalarDistribution):
     """The improper log-uniform prior, `p(w) = C / |w|`, with `C = 1`.
 
     Hron et al. showed that this prior does not, in general, give a proper posterior:
@@ -61,14 +61,7 @@ class LogUniform(Scalar, tfd.Distribution):
     ):
         parameters = dict(locals())
         self.kl = check_choice("kl", kl, KL_FORMS)
-        super().__init__(
-            dtype=tf.as_dtype(dtype),
-            reparameterization_type=tfd.NOT_REPARAMETERIZED,
-            validate_args=validate_args,
-            allow_nan_stats=allow_nan_stats,
-            parameters=parameters,
-            name=name,
-        )
+        super().__init__(parameters, dtype, tfd.NOT_REPARAMETERIZED)
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:

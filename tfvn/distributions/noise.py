@@ -202,8 +202,7 @@ def marginal_prior(noise: Any, scale: float = 1.0) -> tfd.Distribution:
     - [Nalisnick and Smyth, 2018](https://arxiv.org/abs/1810.04045), table 1
     """
     law, scale = noise_law(noise), _positive("scale", scale)
-    marginal = _MARGINALS.get(type(law))
-    prior = None if marginal is None else marginal(law, scale)
+    prior = _closed_form(law, scale)
     if prior is not None:
         return prior
     if not is_density(law):
@@ -214,45 +213,29 @@ def marginal_prior(noise: Any, scale: float = 1.0) -> tfd.Distribution:
     return ScaleMixture(law, scale)
 
 
-def _bernoulli_marginal(law: tfd.Bernoulli, scale: float) -> tfd.Distribution:
-    keep = float(law.probs_parameter())
-    if keep == 0:
-        raise ValueError(
-            "Noise that is always zero implies no prior, because every weight is zero; "
-            "expected a keep probability above 0. Received: probs=0.0"
-        )
-    if keep == 1:
-        return tfd.Normal(0.0, scale)
-    return SpikeAndSlab(scale, 0.0, keep)
-
-
-def _gaussian_marginal(law: tfd.Normal, scale: float) -> tfd.Distribution | None:
-    mean, stddev = float(law.loc), float(law.scale)
-    if stddev == 0:
-        return tfd.Normal(0.0, _positive("mean", abs(mean)) * scale)
-    return GeneralizedHyperbolic(stddev * scale) if mean == 0 else None
-
-
-def _rayleigh_marginal(law: Rayleigh, scale: float) -> tfd.Distribution:
-    return tfd.Laplace(0.0, float(law.scale) * scale)
-
-
-def _inverse_nakagami_marginal(law: InverseNakagami, scale: float) -> tfd.Distribution:
-    df = 2.0 * float(law.concentration)
-    return tfd.StudentT(df, 0.0, scale / math.sqrt(float(law.spread)))
-
-
-def _half_cauchy_marginal(law: tfd.HalfCauchy, scale: float) -> tfd.Distribution | None:
-    return ExactHorseshoe(float(law.scale) * scale) if float(law.loc) == 0 else None
-
-
-_MARGINALS: dict[type, Callable[[Any, float], tfd.Distribution | None]] = {
-    tfd.Bernoulli: _bernoulli_marginal,
-    tfd.Normal: _gaussian_marginal,
-    Rayleigh: _rayleigh_marginal,
-    InverseNakagami: _inverse_nakagami_marginal,
-    tfd.HalfCauchy: _half_cauchy_marginal,
-}
+def _closed_form(law: tfd.Distribution, scale: float) -> tfd.Distribution | None:
+    """Returns the marginal prior of a noise if it has a closed form."""
+    if isinstance(law, tfd.Bernoulli):
+        keep = float(law.probs_parameter())
+        if keep == 0:
+            raise ValueError(
+                "Noise that is always zero implies no prior, because every weight is "
+                "zero; expected a keep probability above 0. Received: probs=0.0"
+            )
+        return tfd.Normal(0.0, scale) if keep == 1 else SpikeAndSlab(scale, 0.0, keep)
+    if isinstance(law, tfd.Normal):
+        mean, stddev = float(law.loc), float(law.scale)
+        if stddev == 0:
+            return tfd.Normal(0.0, _positive("mean", abs(mean)) * scale)
+        return GeneralizedHyperbolic(stddev * scale) if mean == 0 else None
+    if isinstance(law, Rayleigh):
+        return tfd.Laplace(0.0, float(law.scale) * scale)
+    if isinstance(law, InverseNakagami):
+        df = 2.0 * float(law.concentration)
+        return tfd.StudentT(df, 0.0, scale / math.sqrt(float(law.spread)))
+    if isinstance(law, tfd.HalfCauchy) and float(law.loc) == 0:
+        return ExactHorseshoe(float(law.scale) * scale)
+    return None
 
 
 def inverse_square_moments(law: tfd.Distribution) -> tuple[float, float]:
@@ -271,7 +254,7 @@ def inverse_square_moments(law: tfd.Distribution) -> tuple[float, float]:
         return 1.0, 0.0
     if isinstance(law, tfd.Normal) and float(law.scale) == 0 and float(law.loc) != 0:
         return float(law.loc) ** -2, 0.0
-    if isinstance(law, tuple(_MARGINALS)):
+    if isinstance(law, tfd.Bernoulli | tfd.Normal | Rayleigh | tfd.HalfCauchy):
         return math.inf, math.inf
     return math.nan, math.nan
 

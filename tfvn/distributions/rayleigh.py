@@ -8,12 +8,12 @@ import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
 from tfvn import random
-from tfvn.distributions.scalar import Scalar
+from tfvn.distributions.scalar import ScalarDistribution
 from tfvn.distributions.serialization import register
 
 
 @register
-class Rayleigh(Scalar, tfd.Distribution):
+class Rayleigh(ScalarDistribution):
     """The distribution of the length of a vector of two independent `N(0, scale^2)`.
 
     Its square is exponential with mean `2 scale^2`, so that the product with an
@@ -45,14 +45,7 @@ class Rayleigh(Scalar, tfd.Distribution):
     ):
         parameters = dict(locals())
         self.scale = tf.convert_to_tensor(scale)
-        super().__init__(
-            dtype=self.scale.dtype,
-            reparameterization_type=tfd.FULLY_REPARAMETERIZED,
-            validate_args=validate_args,
-            allow_nan_stats=allow_nan_stats,
-            parameters=parameters,
-            name=name,
-        )
+        super().__init__(parameters, self.scale.dtype)
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:

@@ -1,15 +1,35 @@
-"""The event shape that all distributions of single numbers share."""
+"""The base class of the library's own distributions of single numbers."""
 
 from typing import Any
 
 import tensorflow as tf
+from tensorflow_probability import distributions as tfd
 
 
-class Scalar:
-    """Gives a `tfd.Distribution` of single numbers the event shape of a scalar.
+class ScalarDistribution(tfd.Distribution):
+    """A `tfd.Distribution` of single numbers.
 
-    List it before `tfd.Distribution` among the base classes.
+    Args:
+        parameters: The `locals()` of the constructor of the subclass.
+        dtype: Type of the numbers.
+        reparameterization_type: Whether samples have gradients with respect to the
+            parameters.
     """
+
+    def __init__(
+        self,
+        parameters: dict[str, Any],
+        dtype: Any,
+        reparameterization_type: Any = tfd.FULLY_REPARAMETERIZED,
+    ):
+        super().__init__(
+            dtype=tf.as_dtype(dtype),
+            reparameterization_type=reparameterization_type,
+            validate_args=parameters.get("validate_args", False),
+            allow_nan_stats=parameters.get("allow_nan_stats", True),
+            parameters=parameters,
+            name=parameters["name"],
+        )
 
     def _event_shape_tensor(self) -> Any:
         return tf.constant([], dtype=tf.int32)

@@ -9,7 +9,7 @@ from tensorflow_probability import distributions as tfd
 
 from tfvn import random
 from tfvn.distributions import trainable
-from tfvn.distributions.scalar import Scalar
+from tfvn.distributions.scalar import ScalarDistribution
 from tfvn.distributions.serialization import register
 
 # The quadrature integrates over log|noise|, in panels of at most `_PANEL_WIDTH`, each with
@@ -28,7 +28,7 @@ _DEVIATIONS = np.arange(-6.0, 6.5, 0.5)
 
 
 @register
-class ScaleMixture(Scalar, tfd.Distribution):
+class ScaleMixture(ScalarDistribution):
     """The distribution of `noise * N(0, scale^2)` for noise with a smooth density.
 
     Samples are products of a noise and a Normal. The density and the distribution function
@@ -77,14 +77,7 @@ class ScaleMixture(Scalar, tfd.Distribution):
             )
         self.noise = noise
         self.scale = tf.convert_to_tensor(scale, noise.dtype)
-        super().__init__(
-            dtype=noise.dtype,
-            reparameterization_type=noise.reparameterization_type,
-            validate_args=validate_args,
-            allow_nan_stats=allow_nan_stats,
-            parameters=parameters,
-            name=name,
-        )
+        super().__init__(parameters, noise.dtype, noise.reparameterization_type)
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
@@ -117,7 +110,9 @@ class ScaleMixture(Scalar, tfd.Distribution):
         """Returns the Normals of the quadrature and the logarithms of their weights."""
         # Computed outside of any graph, because the noise is a constant.
         with tf.init_scope():
-            for end in self._log_ranges():
+            largest = np.log(np.finfo(self.dtype.as_numpy_dtype).max)
+            ranges = [end for end in _LOG_RANGES if end < largest] or [float(largest)]
+            for end in ranges:
                 nodes, weights = self._nodes_and_weights(end)
                 mass = tf.reduce_sum(weights)
                 error = float(tf.abs(mass - 1.0))
@@ -134,21 +129,15 @@ class ScaleMixture(Scalar, tfd.Distribution):
         scales = tf.expand_dims(self.scale, -1) * nodes
         return tfd.Normal(tf.zeros((), self.dtype), scales), log_weights
 
-    def _log_ranges(self) -> list[float]:
-        largest = np.log(np.finfo(self.dtype.as_numpy_dtype).max)
-        return [end for end in _LOG_RANGES if end < largest] or [float(largest)]
-
     def _nodes_and_weights(self, end: float) -> tuple[Any, Any]:
         log_nodes, widths = _quadrature(self.noise, end)
         nodes = tf.constant(np.exp(log_nodes), self.dtype)
         # A Normal is symmetric, so the sign of the noise does not matter.
-        density = self._density(nodes) + self._density(-nodes)
-        return nodes, density * nodes * widths.astype(self.dtype.as_numpy_dtype)
-
-    def _density(self, nodes: Any) -> Any:
-        density = self.noise.prob(nodes)
+        densities = self.noise.prob(tf.stack([nodes, -nodes]))
         # Outside of the support, `prob` of a TFP distribution may return NaN or infinity.
-        return tf.where(tf.math.is_finite(density), density, tf.zeros_like(density))
+        is_inside = tf.math.is_finite(densities)
+        density = tf.reduce_sum(tf.where(is_inside, densities, 0.0), axis=0)
+        return nodes, density * nodes * widths.astype(self.dtype.as_numpy_dtype)
 
 
 def is_density(law: Any) -> bool:

@@ -114,8 +114,10 @@ def _to_data(value: Any, where: str) -> Any:
             "transformed": _variable_to_data(value.pretransformed_input),
             "bijector": _to_data(value.bijector, where),
         }
-    if isinstance(value, tfb.Bijector) and _is_of_tfb(value):
-        return {"bijector": type(value).__name__, "parameters": _parameters(value)}
+    if isinstance(value, tfb.Bijector):
+        name = type(value).__name__
+        if getattr(tfb, name, None) is type(value):
+            return {"bijector": name, "parameters": _parameters(value)}
     # Checked before plain numbers, because a NumPy float is also a Python float.
     if tf.is_tensor(value) or isinstance(value, np.ndarray | np.generic):
         return _array_to_data(value)
@@ -140,10 +142,6 @@ def _array_to_data(value: Any) -> dict[str, Any]:
 
 def _array_from_data(data: dict[str, Any]) -> np.ndarray:
     return np.array(data["array"], dtype=data["dtype"])
-
-
-def _is_of_tfb(bijector: tfb.Bijector) -> bool:
-    return getattr(tfb, type(bijector).__name__, None) is type(bijector)
 
 
 def _variable_to_data(variable: tf.Variable) -> dict[str, Any]:

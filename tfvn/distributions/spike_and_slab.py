@@ -66,19 +66,17 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
                 "Argument `slab_probability` must be between 0 and 1. "
                 f"Received: slab_probability={slab_probability}"
             )
+        self._has_atom = spike == 0
+        self._slab_probability = tf.cast(slab_probability, tf.float32)
+        self._slab = tfd.Normal(0.0, tf.cast(slab_scale, tf.float32))
+        probabilities = [self._slab_probability, 1.0 - self._slab_probability]
+        scales = [self._slab.scale, tf.cast(spike_scale, tf.float32)]
         super().__init__(
-            tfd.Categorical(
-                probs=_pair(
-                    slab_probability, 1.0 - tf.convert_to_tensor(slab_probability)
-                )
-            ),
-            tfd.Normal(0.0, _pair(slab_scale, spike_scale)),
+            tfd.Categorical(probs=tf.stack(probabilities)),
+            tfd.Normal(0.0, tf.stack(scales)),
             name=name,
         )
         remember(self, parameters)
-        self._has_atom = spike == 0
-        self._slab = tfd.Normal(0.0, tf.cast(slab_scale, tf.float32))
-        self._slab_probability = slab_probability
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
@@ -90,16 +88,11 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
     def _log_prob(self, x: Any) -> Any:
         if not self._has_atom:
             return super()._log_prob(x)
-        probability = tf.cast(self._slab_probability, x.dtype)
-        slab = self._slab.log_prob(x) + tf.math.log(probability)
-        return tf.where(x == 0, tf.math.log1p(-probability), slab)
+        slab = self._slab.log_prob(x) + tf.math.log(self._slab_probability)
+        return tf.where(x == 0, tf.math.log1p(-self._slab_probability), slab)
 
     def _log_cdf(self, x: Any) -> Any:
         if not self._has_atom:
             return super()._log_cdf(x)
         atom = tf.cast(x >= 0, x.dtype) * (1.0 - self._slab_probability)
         return tf.math.log(self._slab_probability * self._slab.cdf(x) + atom)
-
-
-def _pair(first: Any, second: Any) -> Any:
-    return tf.stack([tf.cast(first, tf.float32), tf.cast(second, tf.float32)])

@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 from tensorflow_probability import distributions as tfd
 
 from tfvn import random
-from tfvn.distributions.scalar import Scalar
+from tfvn.distributions.scalar import ScalarDistribution
 from tfvn.distributions.serialization import register, remember
 
 
@@ -73,7 +73,7 @@ class ZeroMeanUniform(tfd.Uniform):
 
 
 @register
-class ZeroMeanBernoulli(Scalar, tfd.Distribution):
+class ZeroMeanBernoulli(ScalarDistribution):
     """The distribution of `-scale` or `scale`, each with probability 1/2.
 
     Args:
@@ -92,14 +92,7 @@ class ZeroMeanBernoulli(Scalar, tfd.Distribution):
     ):
         parameters = dict(locals())
         self.scale = tf.convert_to_tensor(scale)
-        super().__init__(
-            dtype=self.scale.dtype,
-            reparameterization_type=tfd.FULLY_REPARAMETERIZED,
-            validate_args=validate_args,
-            allow_nan_stats=allow_nan_stats,
-            parameters=parameters,
-            name=name,
-        )
+        super().__init__(parameters, self.scale.dtype)
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:

@@ -29,16 +29,6 @@ class HeldWeights:
         """Returns a weight that all examples share, or `None` if there is none."""
         return self._weights.get(name)
 
-    def product(
-        self, name: str, inputs: Tensor, columns: slice | None = None
-    ) -> Tensor:
-        """Returns the inputs times a kernel, or times some of its columns."""
-        return keras.ops.matmul(inputs, _columns(self._weights[name], columns))
-
-    def bias(self) -> Tensor:
-        """Returns the bias, in a shape that broadcasts to a product."""
-        return self._weights["bias"]
-
 
 class FlippedWeights:
     """Weights with noise signs for each example: `mean + delta * outer(r, s)`.

@@ -52,14 +52,11 @@ from tfvn.layers.core.einsum_dense import (
     VarianceEinsumDense,
 )
 from tfvn.layers.heads import LearnedScale, LikelihoodHead, NormalHead
-from tfvn.layers.noise import (
-    MultiplicativeNoise,
-    NoisyConv2D,
-    NoisyDense,
-    NoisyLSTM,
-    NoisyLSTMCell,
-    NoisyResidual,
-)
+from tfvn.layers.noise.multiplicative_noise import MultiplicativeNoise
+from tfvn.layers.noise.noisy_conv2d import NoisyConv2D
+from tfvn.layers.noise.noisy_dense import NoisyDense
+from tfvn.layers.noise.noisy_lstm import NoisyLSTM, NoisyLSTMCell
+from tfvn.layers.noise.noisy_residual import NoisyResidual
 from tfvn.layers.recurrent.base_cell import StochasticRNNCell
 from tfvn.layers.recurrent.base_layer import StochasticRNN
 from tfvn.layers.recurrent.gru import (

@@ -101,10 +101,7 @@ class RandomWeightsLayer(WeightedKL):
             self.bias_posterior = random_bias.posterior
             self._random_weights.append(random_bias)
         self.seed = seed
-        if hasattr(self, "seed_generator"):
-            # That of a twin with dropout, which would be saved beside ours.
-            private.untrack(self, self.seed_generator)
-        self.seed_generator = random.SeedGenerator(seed)
+        random.set_seed_generator(self, seed)
         self.add_kl_weight(kl_weight)
 
     @property
@@ -200,13 +197,9 @@ class RandomWeightsLayer(WeightedKL):
 
     def get_config(self) -> dict[str, Any]:
         twin = super().get_config()
-        kept = {key: value for key, value in twin.items() if key not in NOT_TAKEN}
-        return {**kept, **self.get_random_config()}
-
-    def get_random_config(self) -> dict[str, Any]:
-        """Returns the part of the config that the Keras twin does not have."""
         bias = self.bias_posterior
         return {
+            **{key: value for key, value in twin.items() if key not in NOT_TAKEN},
             "posterior": posteriors.serialize(self.posterior),
             "prior": priors.to_config(self.prior),
             "estimator": estimators.serialize(self.estimator),

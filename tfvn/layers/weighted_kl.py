@@ -52,7 +52,7 @@ class WeightedKL(keras.Layer):
 
     _kl_added: weakref.ref | None = None
     _kl_weight_argument: float | None = None
-    _advised = False
+    _is_advised = False
 
     @property
     def has_kl(self) -> bool:
@@ -67,6 +67,7 @@ class WeightedKL(keras.Layer):
         """
         weight = check_kl_weight(kl_weight)
         self._kl_weight_argument = weight
+        self._is_advised = weight is not None
         self.kl_weight = self.add_weight(
             name="kl_weight",
             shape=(),
@@ -89,10 +90,12 @@ class WeightedKL(keras.Layer):
         # A layer that is called twice in a forward pass adds its KL once.
         if not step.adds_kl or not self.has_kl or self._has_added_kl():
             return
-        if step.owner is None:
-            self._advise(training)
-        elif step.kl_factor is None:
+        if step.owner is not None and step.kl_factor is None:
             raise ValueError(UNKNOWN_SIZE)
+        if step.owner is None and training and not self._is_advised:
+            self._is_advised = True
+            advice = f"{_KL_WEIGHT_ADVICE} Received: layer={self.name!r}"
+            warnings.warn(advice, stacklevel=3)
         nats = divergence()
         loss = self.kl_weight.value * nats
         if step.owner is not None:
@@ -100,13 +103,6 @@ class WeightedKL(keras.Layer):
             step.record.divergences[id(self)] = nats
         self.add_loss(loss)
         self._kl_added = weakref.ref(loss)
-
-    def _advise(self, training: bool | None) -> None:
-        if training and self._kl_weight_argument is None and not self._advised:
-            self._advised = True
-            warnings.warn(
-                _KL_WEIGHT_ADVICE + f" Received: layer={self.name!r}", stacklevel=4
-            )
 
     def _has_added_kl(self) -> bool:
         # Keras clears the losses when the outermost layer is called.

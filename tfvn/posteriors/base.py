@@ -146,3 +146,40 @@ class Posterior(abc.ABC):
             squared_inputs: The squares of the inputs.
         """
         return linear_op(squared_inputs, self.variance())
+
+
+class NormalPosterior(Posterior):
+    """Independent Normal weights, each with its own mean.
+
+    Subclasses differ in the variables from which they compute the scales.
+    """
+
+    mean_variable: keras.Variable
+
+    @abc.abstractmethod
+    def add_scale_variables(
+        self, add_weight: Callable[..., keras.Variable], name: str
+    ) -> list[keras.Variable]:
+        """Creates the variables of the scales, after those of the means, and returns them.
+
+        Args:
+            add_weight: The layer's `add_weight`, with automatic casting off.
+            name: Name of the kernel. The names of the variables begin with it.
+        """
+
+    def build(
+        self,
+        add_weight: Callable[..., keras.Variable],
+        spec: KernelSpec,
+        name: str = "kernel",
+        **options: Any,
+    ) -> None:
+        self.spec = spec
+        self.mean_variable = add_weight(
+            name=f"{name}_mean", shape=spec.shape, **options
+        )
+        scales = self.add_scale_variables(add_weight, name)
+        self.variable_groups = {"mean": [self.mean_variable], "scale": scales}
+
+    def mean(self) -> Tensor:
+        return self.mean_variable.value

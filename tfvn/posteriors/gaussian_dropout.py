@@ -9,8 +9,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfvn import distributions, random
-from tfvn.kernel import KernelSpec, LinearOp
-from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, once_per_reading, register
+from tfvn.kernel import LinearOp
+from tfvn.posteriors.base import (
+    SMALLEST_SCALE,
+    NormalPosterior,
+    once_per_reading,
+    register,
+)
 from tfvn.utils.validation import check_choice
 
 Tensor = Any
@@ -35,7 +40,7 @@ class KeepAlphaFinite(keras.constraints.Constraint):
 
 
 @register("gaussian_dropout")
-class GaussianDropout(Posterior):
+class GaussianDropout(NormalPosterior):
     """Weights times Gaussian noise: `N(mean, alpha mean^2)` with a learned `alpha`.
 
     With the log-uniform prior, the KL pushes `alpha` towards infinity. If the weights of a
@@ -99,42 +104,29 @@ class GaussianDropout(Posterior):
         self.initial_log_alpha = initial_log_alpha
         self.is_additive = parameterization == "additive"
 
-    def build(
-        self,
-        add_weight: Callable[..., keras.Variable],
-        spec: KernelSpec,
-        name: str = "kernel",
-        **options: Any,
-    ) -> None:
-        self.spec = spec
-        self.mean_variable = add_weight(
-            name=f"{name}_mean", shape=spec.shape, **options
-        )
+    def add_scale_variables(
+        self, add_weight: Callable[..., keras.Variable], name: str
+    ) -> list[keras.Variable]:
         if self.is_additive:
             self.log_variance_variable = add_weight(
                 name=f"{name}_log_variance",
-                shape=spec.shape,
+                shape=self.spec.shape,
                 initializer=self._initial_log_variance,
             )
-            scale = self.log_variance_variable
-        else:
-            shapes = {"neuron": (spec.columns,), "weight": spec.shape}
-            self.log_alpha_variable = add_weight(
-                name=f"{name}_log_alpha",
-                shape=shapes.get(self.alpha or "layer", ()),
-                initializer=keras.initializers.Constant(self.initial_log_alpha),
-                constraint=KeepAlphaFinite(),
-            )
-            scale = self.log_alpha_variable
-        self.variable_groups = {"mean": [self.mean_variable], "scale": [scale]}
+            return [self.log_variance_variable]
+        shapes = {"neuron": (self.spec.columns,), "weight": self.spec.shape}
+        self.log_alpha_variable = add_weight(
+            name=f"{name}_log_alpha",
+            shape=shapes.get(self.alpha or "layer", ()),
+            initializer=keras.initializers.Constant(self.initial_log_alpha),
+            constraint=KeepAlphaFinite(),
+        )
+        return [self.log_alpha_variable]
 
     def _initial_log_variance(self, shape: Any, dtype: Any = None) -> Tensor:
         mean_square = tf.reduce_mean(tf.square(self.mean_variable.value))
         mean_square = tf.maximum(mean_square, _SMALLEST_MEAN_SQUARE)
         return tf.fill(shape, self.initial_log_alpha + tf.math.log(mean_square))
-
-    def mean(self) -> Tensor:
-        return self.mean_variable.value
 
     @once_per_reading
     def log_alpha(self) -> Tensor:

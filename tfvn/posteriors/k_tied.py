@@ -9,8 +9,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfvn import distributions, random
-from tfvn.kernel import KernelSpec, LinearOp
-from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, once_per_reading, register
+from tfvn.kernel import LinearOp
+from tfvn.posteriors.base import (
+    SMALLEST_SCALE,
+    NormalPosterior,
+    once_per_reading,
+    register,
+)
 from tfvn.utils.validation import check_count
 
 Tensor = Any
@@ -21,7 +26,7 @@ _INITIAL_SPREAD = 0.1
 
 
 @register("k_tied")
-class KTied(Posterior):
+class KTied(NormalPosterior):
     """Normal weights whose standard deviations form a matrix of low rank.
 
     With the kernel as a matrix of `m` rows and `n` columns, the scales are
@@ -57,13 +62,10 @@ class KTied(Posterior):
         super().__init__()
         self.rank = check_count("rank", rank, or_none=True)
 
-    def build(
-        self,
-        add_weight: Callable[..., keras.Variable],
-        spec: KernelSpec,
-        name: str = "kernel",
-        **options: Any,
-    ) -> None:
+    def add_scale_variables(
+        self, add_weight: Callable[..., keras.Variable], name: str
+    ) -> list[keras.Variable]:
+        spec = self.spec
         largest = min(spec.rows, spec.columns)
         rank = min(2, largest) if self.rank is None else self.rank
         if rank > largest:
@@ -71,10 +73,6 @@ class KTied(Posterior):
                 f"Argument `rank` must be at most {largest} for a kernel of "
                 f"{spec.rows} rows and {spec.columns} columns. Received: rank={rank}"
             )
-        self.spec = spec
-        self.mean_variable = add_weight(
-            name=f"{name}_mean", shape=spec.shape, **options
-        )
         # Each of the `rank` terms of a scale starts at the initial scale divided by `rank`.
         start = 0.5 * (np.log(_INITIAL_SCALE) - np.log(rank))
         self.log_factors = [
@@ -88,13 +86,7 @@ class KTied(Posterior):
         # The pairs (k, l) of the sum in the docstring; pairs with k != l count twice.
         self._pairs = np.triu_indices(rank)
         self._counts = np.where(self._pairs[0] == self._pairs[1], 1.0, 2.0)
-        self.variable_groups = {
-            "mean": [self.mean_variable],
-            "scale": list(self.log_factors),
-        }
-
-    def mean(self) -> Tensor:
-        return self.mean_variable.value
+        return self.log_factors
 
     @once_per_reading
     def factors(self) -> tuple[Tensor, Tensor]:

@@ -9,14 +9,14 @@ import tensorflow_probability as tfp
 
 from tfvn import distributions, random
 from tfvn.distributions.sums_over_weights import Exponentials, exponentials
-from tfvn.kernel import KernelSpec
-from tfvn.posteriors.base import Posterior, once_per_reading, register
+from tfvn.posteriors.base import NormalPosterior, once_per_reading, register
+from tfvn.utils.validation import as_number, check_number
 
 Tensor = Any
 
 
 @register("mean_field")
-class MeanField(Posterior):
+class MeanField(NormalPosterior):
     """Independent Normal weights, each with its own mean and scale.
 
     The trainable variable is the logarithm of the variance. Other libraries use a softplus,
@@ -50,26 +50,15 @@ class MeanField(Posterior):
         super().__init__()
         self.scale_initializer = _scale_initializer(scale_initializer)
 
-    def build(
-        self,
-        add_weight: Callable[..., keras.Variable],
-        spec: KernelSpec,
-        name: str = "kernel",
-        **options: Any,
-    ) -> None:
-        self.spec = spec
-        self.mean_variable = add_weight(
-            name=f"{name}_mean", shape=spec.shape, **options
-        )
+    def add_scale_variables(
+        self, add_weight: Callable[..., keras.Variable], name: str
+    ) -> list[keras.Variable]:
         self.log_variance_variable = add_weight(
             name=f"{name}_log_variance",
-            shape=spec.shape,
+            shape=self.spec.shape,
             initializer=self._initial_log_variance,
         )
-        self.variable_groups = {
-            "mean": [self.mean_variable],
-            "scale": [self.log_variance_variable],
-        }
+        return [self.log_variance_variable]
 
     def _initial_log_variance(self, shape: Any, dtype: Any = None) -> Tensor:
         # Outside of the graph, in case the layer is built while one is being traced.
@@ -83,9 +72,6 @@ class MeanField(Posterior):
                 f"value {smallest}"
             )
         return 2.0 * tf.math.log(scale)
-
-    def mean(self) -> Tensor:
-        return self.mean_variable.value
 
     @once_per_reading
     def variances(self) -> Exponentials:
@@ -120,11 +106,7 @@ def _scale_initializer(identifier: Any) -> Any:
     if identifier is None:
         # Swiatkowski et al. use N(0.01, 0.001); truncating it keeps the scales positive.
         return keras.initializers.TruncatedNormal(mean=0.01, stddev=0.001)
-    if isinstance(identifier, int | float):
-        if not identifier > 0:
-            raise ValueError(
-                "Argument `scale_initializer` must be a positive standard deviation. "
-                f"Received: scale_initializer={identifier}"
-            )
-        return keras.initializers.Constant(identifier)
+    if as_number(identifier) is not None:
+        scale = check_number("scale_initializer", identifier, above=0)
+        return keras.initializers.Constant(scale)
     return keras.initializers.get(identifier)

@@ -124,16 +124,6 @@ def own_kernel(layer: Any) -> keras.Variable:
     return layer._kernel
 
 
-def lstm_step(
-    cell: Any, gates: list[Tensor], states: list[Tensor], carry: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Returns the carry and the output gate of an LSTM whose gates use different states.
-
-    `LSTMCell.call` does this only together with the products of the inputs.
-    """
-    return cell._compute_carry_and_output(gates, states, carry)
-
-
 # Variables and other state.
 
 

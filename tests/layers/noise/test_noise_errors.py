@@ -68,9 +68,9 @@ def test_prior_without_a_scale():
 
 
 def test_second_noise_of_a_single_structure():
-    with pytest.raises(ValueError, match=r"`filter_noise` is the second noise"):
+    with pytest.raises(ValueError, match=r"`filter_noise` is the second of two noises"):
         tfvn.NoisyConv2D(2, 3, filter_noise="gaussian")
-    with pytest.raises(ValueError, match=r"`depth_noise` is the second noise"):
+    with pytest.raises(ValueError, match=r"`depth_noise` is the second of two noises"):
         tfvn.NoisyResidual(keras.layers.Identity(), depth_noise="gaussian")
 
 

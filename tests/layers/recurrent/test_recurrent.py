@@ -192,8 +192,8 @@ class TestErrors:
         with pytest.raises(
             ValueError,
             match=r"^The recurrent estimator 'local' does not combine with a gaussian "
-            r"posterior, because output noise that is held along a sequence is no weight "
-            r"sample; expected one of \['flipout', 'weights', 'mean'\]. "
+            r"posterior, because it samples outputs, but all steps must use the same "
+            r"weights; expected one of \['flipout', 'weights', 'mean'\]. "
             r"Received: estimator='local'$",
         ):
             LAYERS[name](3, estimator="local")

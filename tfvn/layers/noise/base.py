@@ -84,15 +84,11 @@ class NoiseLayer(keras.Layer):
         **kwargs: Any,
     ):
         super().__init__(*args, **kwargs)
-        if hasattr(self, "seed_generator"):
-            # An LSTM cell has a generator of Keras, which gives all replicas the same
-            # noise.
-            private.untrack(self, self.seed_generator)
         self.source = NoiseSource(noise, normalize)
         self.noise = self.source.law
         self.normalize = normalize
         self.seed = seed
-        self.seed_generator = random.SeedGenerator(seed)
+        random.set_seed_generator(self, seed)
 
     def factors(
         self,
@@ -115,6 +111,24 @@ class NoiseLayer(keras.Layer):
             return source.quiet
         seed = self.seed_generator.next(per_example=self.noise_per_example)
         return source.draw(shape, seed, self.compute_dtype)
+
+    def second_source(self, name: str, noise: Any, joint_structure: str) -> NoiseSource:
+        """Returns the source of the second of two noises.
+
+        Args:
+            name: The name of the argument.
+            noise: Its value: a law, or `None` for the law of the first noise.
+            joint_structure: The one `structure` of the layer that has two noises.
+        """
+        if noise is None:
+            return self.source
+        if self.structure != joint_structure:
+            raise ValueError(
+                f"Argument `{name}` is the second of two noises; expected "
+                f"`structure={joint_structure!r}`, or no `{name}`. "
+                f"Received: {name}={noise!r} with structure={self.structure!r}"
+            )
+        return NoiseSource(noise, self.normalize)
 
     def as_floats(self, inputs: Tensor) -> Tensor:
         """Returns the inputs, with integers and booleans converted to floats."""
@@ -194,25 +208,3 @@ def multiply(tensor: Tensor, factors: Tensor) -> Tensor:
     """Returns the product, and skips the multiplication if the factor is the number 1."""
     is_one = isinstance(factors, float) and factors == 1.0
     return tensor if is_one else tensor * factors
-
-
-def second_source(
-    name: str, noise: Any, is_used: bool, first: NoiseSource, normalize: bool
-) -> NoiseSource:
-    """Returns the noise of the second factor of a joint structure.
-
-    Args:
-        name: The name of the argument.
-        noise: Its value; `None` is the same law as the first.
-        is_used: Whether the structure has a second factor.
-        first: The noise of the first factor.
-        normalize: As in `NoiseSource`.
-    """
-    if noise is None:
-        return first
-    if not is_used:
-        raise ValueError(
-            f"Argument `{name}` is the second noise of a joint structure; expected `None` "
-            f"with another. Received: {name}={noise!r}"
-        )
-    return NoiseSource(noise, normalize)

@@ -8,11 +8,7 @@ import tensorflow as tf
 from tfvn.distributions import serialize
 from tfvn.estimators.terms import add
 from tfvn.layers.constructors import given
-from tfvn.layers.noise.base import (
-    NoisyKernelLayer,
-    multiply,
-    second_source,
-)
+from tfvn.layers.noise.base import NoisyKernelLayer, multiply
 from tfvn.utils.validation import check_choice
 
 Tensor = Any
@@ -98,12 +94,8 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
     ):
         super().__init__(**given(locals(), "structure", "filter_noise"))
         self.structure = check_choice("structure", structure, STRUCTURES)
-        self.filter_source = second_source(
-            "filter_noise",
-            filter_noise,
-            structure == "channels_and_filters",
-            self.source,
-            self.normalize,
+        self.filter_source = self.second_source(
+            "filter_noise", filter_noise, "channels_and_filters"
         )
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:

@@ -5,12 +5,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.distributions import serialize
 from tfvn.layers.constructors import given
 from tfvn.layers.noise.base import NoisyKernelLayer, multiply
 from tfvn.layers.recurrent.base_layer import OfCell, ReplacesCell
 from tfvn.layers.recurrent.held_draws import HoldsDraws
-from tfvn.utils import private
+from tfvn.layers.recurrent.lstm_cell import lstm_step
 from tfvn.utils.validation import check_choice
 
 Tensor = Any
@@ -121,16 +120,20 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
         if training and 0 < self.recurrent_dropout < 1:
             masks = self.get_recurrent_dropout_mask(states[0])
             state_of = [h * mask for h, mask in zip(state_of, masks, strict=True)]
-        kernels = keras.ops.split(self.kernel, _NUM_GATES, axis=1)
+        kernels, recurrent_kernels = (
+            keras.ops.split(kernel, _NUM_GATES, axis=1)
+            for kernel in (self.kernel, self.recurrent_kernel)
+        )
         gates = [
-            keras.ops.matmul(x, k) for x, k in zip(inputs_of, kernels, strict=True)
+            keras.ops.matmul(x, w) + keras.ops.matmul(h, u)
+            for x, w, h, u in zip(
+                inputs_of, kernels, state_of, recurrent_kernels, strict=True
+            )
         ]
         if self.use_bias:
             biases = keras.ops.split(self.bias, _NUM_GATES)
             gates = [gate + bias for gate, bias in zip(gates, biases, strict=True)]
-        carry, output = private.lstm_step(self, gates, state_of, states[1])
-        hidden = output * self.activation(carry)
-        return hidden, [hidden, carry]
+        return lstm_step(self, gates, states[1])
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "gates": self.gates}
@@ -232,13 +235,3 @@ class NoisyLSTM(ReplacesCell, keras.layers.LSTM):
                 "`use_cudnn='auto'` or `False`. Received: use_cudnn=True"
             )
         super().__init__(**{**given(locals()), "use_cudnn": False})
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "noise": serialize(self.noise),
-            "gates": self.gates,
-            "normalize": self.normalize,
-            "prior_scale": self.prior_scale,
-            "kl_weight": self.cell.kl_weight_now(),
-        }

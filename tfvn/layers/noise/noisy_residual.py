@@ -6,11 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.distributions import serialize
-from tfvn.layers.noise.base import (
-    NoiseLayer,
-    multiply,
-    second_source,
-)
+from tfvn.layers.noise.base import NoiseLayer, multiply
 from tfvn.utils import private
 from tfvn.utils.validation import check_choice
 
@@ -84,12 +80,8 @@ class NoisyResidual(NoiseLayer):
             )
         self.block = block
         self.structure = check_choice("structure", structure, STRUCTURES)
-        self.depth_source = second_source(
-            "depth_noise",
-            depth_noise,
-            structure == "depth_and_ard",
-            self.source,
-            self.normalize,
+        self.depth_source = self.second_source(
+            "depth_noise", depth_noise, "depth_and_ard"
         )
         self.supports_masking = True
 

@@ -41,8 +41,8 @@ class ReplacesCell(keras.Layer):
     seed = OfCell()
 
     def __init__(self, **kwargs: Any):
-        taken = inspect.signature(self.cell_class).parameters.values()
-        names = [p.name for p in taken if p.kind is p.KEYWORD_ONLY]
+        taken = inspect.signature(self.cell_class).parameters
+        names = self._cell_arguments()
         own = {name: kwargs.pop(name) for name in names if name in kwargs}
         super().__init__(**kwargs)
         # The twin has checked its arguments and made a plain cell from them. Our cell
@@ -50,9 +50,9 @@ class ReplacesCell(keras.Layer):
         plain = self.cell
         private.untrack(self, plain)
         arguments = {
-            p.name: getattr(plain, p.name)
-            for p in taken
-            if hasattr(plain, p.name) and p.name not in own
+            name: getattr(plain, name)
+            for name in taken
+            if hasattr(plain, name) and name not in own
         }
         self.cell = self.cell_class(
             **arguments,
@@ -66,9 +66,21 @@ class ReplacesCell(keras.Layer):
         if self.go_backwards and self.seed is not None:
             # `keras.layers.Bidirectional` makes a layer for the other direction from
             # the config of the first. With the same seed both would have the same noise.
-            self.cell.replace_seed_generator(
-                random.SeedGenerator(self.seed ^ _ALL_BITS)
-            )
+            random.set_seed_generator(self.cell, self.seed ^ _ALL_BITS)
+
+    @classmethod
+    def _cell_arguments(cls) -> list[str]:
+        """Returns the arguments that only the cell has, not its Keras twin."""
+        taken = inspect.signature(cls.cell_class).parameters.values()
+        return [p.name for p in taken if p.kind is p.KEYWORD_ONLY]
+
+    def get_config(self) -> dict[str, Any]:
+        cell = self.cell.get_config()
+        return {
+            **super().get_config(),
+            **{name: cell[name] for name in self._cell_arguments()},
+            "use_cudnn": self.use_cudnn,
+        }
 
 
 class StochasticRNN(ReplacesCell):
@@ -102,10 +114,3 @@ class StochasticRNN(ReplacesCell):
             weight: `"kernel"`, `"recurrent_kernel"` or, if it is random, `"bias"`.
         """
         return self.cell.posterior_distribution(weight)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            **self.cell.get_random_config(),
-            "use_cudnn": self.use_cudnn,
-        }

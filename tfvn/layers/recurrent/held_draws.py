@@ -55,13 +55,6 @@ class HoldsDraws(keras.Layer):
     _recurrent_dropout_mask = HeldInCall()
     _held = HeldInCall()
 
-    seed_generator: Any
-
-    def replace_seed_generator(self, generator: Any) -> None:
-        """Replaces the generator of a cell; only the new one is saved."""
-        private.untrack(self, self.seed_generator)
-        self.seed_generator = generator
-
     def draw(self, inputs: Tensor, training: bool | None) -> Any:
         """Returns the draw for a sequence, and adds the KL to the loss."""
         raise NotImplementedError

@@ -120,12 +120,22 @@ class LSTMCell(StochasticRNNCell, keras.layers.LSTMCell):
         if self.use_bias:
             biases = keras.ops.split(self.bias, self.gates, axis=-1)
             gates = [gate + bias for gate, bias in zip(gates, biases, strict=True)]
-        # The rest of Keras's step.
-        start, forget, new, output = gates
-        carry = self.recurrent_activation(forget) * carry
-        carry += self.recurrent_activation(start) * self.activation(new)
-        state = self.recurrent_activation(output) * self.activation(carry)
-        return state, [state, carry]
+        return lstm_step(self, gates, carry)
+
+
+def lstm_step(cell: Any, gates: list[Tensor], carry: Tensor) -> tuple[Tensor, Any]:
+    """Returns the output and the states of a step of an LSTM, as Keras computes them.
+
+    Args:
+        cell: A `keras.layers.LSTMCell`.
+        gates: For each gate the sum of all its products and of its bias.
+        carry: The cell state.
+    """
+    start, forget, new, output = gates
+    carry = cell.recurrent_activation(forget) * carry
+    carry += cell.recurrent_activation(start) * cell.activation(new)
+    state = cell.recurrent_activation(output) * cell.activation(carry)
+    return state, [state, carry]
 
 
 class VarianceLSTMCell(Preset, LSTMCell, posterior=Variance):

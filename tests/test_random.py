@@ -121,16 +121,29 @@ def test_xla_makes_its_own_bits_without_asking_at_run_time(draw):
     assert "conditional(" not in program("optimized_hlo")
 
 
-def test_xla_computes_noise_only_once():
+# If XLA computed so many numbers anew for each use, LLVM would not finish compiling the
+# loop; the program is looked at first, because no test can stop the compiler.
+@pytest.mark.parametrize(
+    ("draw", "count"),
+    [(random.normal, 2), (random.uniform, 2), (random.rademacher, 64)],
+)
+def test_xla_computes_noise_only_once(draw, count):
     # It would repeat all of it, but for the logarithm, in each fusion that uses the noise.
     @tf.function(jit_compile=True)
     def compiled(seed, x):
-        noise = random.normal((128, 64), seed)
+        noise = draw((128, 64), seed)
         return tf.matmul(noise + 1.0, x), tf.matmul(noise * 2.0, x)
 
     arguments = tf.constant([1, 2]), tf.ones((64, 8))
     program = compiled.experimental_get_compiler_ir(*arguments)("optimized_hlo")
     assert program.count(" divide(") == 1
+
+    repeated = tf.function(
+        lambda seed: tf.repeat(draw((count,), seed), 20), jit_compile=True
+    )
+    noise = repeated(tf.constant([1, 2])).numpy().reshape(count, 20)
+    np.testing.assert_array_equal(noise, np.repeat(noise[:, :1], 20, axis=1))
+    assert len(np.unique(noise[:, 0])) == 2
 
 
 class TestSeedGenerator:

@@ -200,11 +200,7 @@ def _box_muller(first: Tensor, second: Tensor, axis: int = 0) -> Tensor:
 
 
 def _invert(uniform: Tensor, seed: Tensor) -> Tensor:
-    noise = tf.math.ndtri(_inside(uniform))
-    # XLA recomputes what it considers cheap, such as a polynomial, in every op that
-    # uses it. It considers a division expensive and does not recompute it, even by a
-    # number that is always 1, as long as XLA cannot know that.
-    return noise / (1.0 + 0.0 * tf.cast(seed[0], noise.dtype))
+    return tf.math.ndtri(_inside(uniform)) / _one(seed, uniform.dtype)
 
 
 def _inside(uniform: Tensor) -> Tensor:
@@ -215,7 +211,8 @@ def _inside(uniform: Tensor) -> Tensor:
 
 def uniform(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     """Returns noise that is uniform on [-1, 1)."""
-    return tf.cast(2.0 * _draw(shape, seed, dtype) - 1.0, dtype)
+    drawn = _draw(shape, seed, dtype)
+    return tf.cast(drawn / (0.5 * _one(seed, drawn.dtype)) - 1.0, dtype)
 
 
 def rademacher(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
@@ -224,6 +221,8 @@ def rademacher(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
     words = tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=[(size + 31) // 32, 1], dtype=tf.int32, **_source(seed)
     )
+    # Without the division XLA would compute each word again for each of its 32 bits.
+    words = tf.raw_ops.Div(x=words, y=_one(seed, words.dtype))
     # Each bit becomes the sign of a float whose other bits are those of 1.
     bits = tf.bitwise.left_shift(words, tf.range(32))
     bits = tf.bitwise.bitwise_or(tf.bitwise.bitwise_and(bits, _SIGN_BIT), _BITS_OF_ONE)
@@ -256,6 +255,23 @@ def _is_compiled() -> Tensor | bool:
         return known
     # For a compiled op the index says that it is on none of the devices.
     return tf.raw_ops.DeviceIndex(device_names=_DEVICES) == len(_DEVICES)
+
+
+def _one(seed: Tensor, dtype: Any) -> Tensor:
+    """Returns a 1 of which XLA does not know that it is 1, to divide noise by.
+
+    XLA computes what it considers cheap, such as a polynomial or the bits of a random
+    number, again in every op that uses it. It considers a division expensive, and stores
+    the result.
+
+    This is more than speed: LLVM does not finish compiling a loop whose steps use one of
+    two random numbers, such as 64 signs from the bits of two integers. Its vectorizer
+    follows both uses of each value in the 20 rounds of ThreeFry, so that the work doubles
+    in every round.
+    """
+    if _is_compiled() is False:
+        return tf.ones((), dtype)
+    return tf.cast(1.0 + 0.0 * tf.cast(seed[0], tf.float32), dtype)
 
 
 def _size(shape: Any) -> Tensor:

@@ -154,17 +154,9 @@ def short(combination):
     return "-".join(str(level)[:5] for level in combination.values())
 
 
-# XLA had not compiled this one after 14 minutes: the cause is not known yet.
-NOT_COMPILED = (
-    "LSTM-flipo-jit-mean_-middl-False-False-False-False-True-False-False-0.0-0.0-2-True-"
-    "False-True-auto"
-)
-
-
 def jitted():
     """Returns the same with XLA; all but a few only where there is much time."""
     found = [{**c, "compiled": "jit"} for c in combinations()]
-    found = [c for c in found if short(c) != NOT_COMPILED]
     few = {c["kind"]: index for index, c in enumerate(found)}
     return [
         pytest.param(

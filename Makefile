@@ -32,11 +32,17 @@ help:
 quickstart: $(CORE)
 	@$(BIN)/tfvn quickstart
 
+# The tests run in several parts, one after the other, each in new processes: see `--part` in
+# tests/conftest.py.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
 test: lint
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not exhaustive"
+	@failed=0; for part in 1/2 2/2; do \
+		$(PYTEST) -m "not exhaustive" --part $$part || failed=1; done; exit $$failed
 
 test-all: lint
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	@failed=0; for part in 1/4 2/4 3/4 4/4; do \
+		$(PYTEST) --part $$part || failed=1; done; exit $$failed
 
 lint: $(TEST)
 	@$(BIN)/ruff check .

@@ -29,8 +29,17 @@ tf.config.set_logical_device_configuration(
 )
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--part",
+        default="1/1",
+        help="K/N runs every N-th test, from the K-th on. TensorFlow never drops a program "
+        "that XLA has compiled, so one process for all tests would need too much memory.",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Leaves all but every n-th case of tests marked `one_in(n)` to `make test-all`."""
     counts = collections.Counter()
     for item in items:
@@ -42,6 +51,8 @@ def pytest_collection_modifyitems(items):
         if counts[test] % mark.args[0]:
             item.add_marker(pytest.mark.exhaustive)
         counts[test] += 1
+    part, parts = map(int, config.getoption("--part").split("/"))
+    items[:] = items[part - 1 :: parts]
 
 
 def pytest_collection_finish():

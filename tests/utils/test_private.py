@@ -92,6 +92,11 @@ class TestModels:
         for layer in (model, wrapper, inside):
             assert sum(layer is found for found in layers) == 1
 
+    def test_layers_inside(self):
+        inside = keras.layers.TimeDistributed(keras.layers.Dense(1))
+        wrapper = keras.layers.TimeDistributed(inside)
+        assert private.layers_inside(wrapper) == [inside]
+
     def test_graph_of_sequential(self):
         layer = keras.layers.Dense(1)
         model = keras.Sequential([layer])

@@ -56,6 +56,14 @@ def flatten_layers(layer: keras.Layer) -> list[keras.Layer]:
     return list(layer._flatten_layers())
 
 
+def layers_inside(layer: keras.Layer) -> list[keras.Layer]:
+    """Returns the layers directly inside a layer.
+
+    Only models have a public list of them.
+    """
+    return list(layer._flatten_layers(include_self=False, recursive=False))
+
+
 def graph_of_sequential(model: keras.Sequential) -> Any:
     """Returns the functional model inside a sequential model, or `None`.
 

@@ -1,0 +1,208 @@
+"""Copies a model, with other layers in place of some of its layers."""
+
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+from tfvn.utils import private
+from tfvn.utils.models import all_layers, functional_graph
+
+
+class ModelCopier:
+    """Copies models, and replaces the layers that a subclass chooses.
+
+    Layers of nested models, inside wrappers (`Bidirectional`, `TimeDistributed`) and the
+    cells of recurrent layers are replaced too. All other layers are copied with their
+    state as Keras saves it: weights, moving averages, the results of `adapt`,
+    vocabularies. The original does not change, and a layer that is used several times in
+    a model has one copy.
+
+    A subclass says which layers are replaced (`replaces`), by what (`new_layer`), and what
+    the variables of the new layer are (`fill`).
+    """
+
+    # The classes of the copies.
+    sequential: type[keras.Sequential] = keras.Sequential
+    functional: type[keras.Model] = keras.Model
+
+    # Subclasses override these.
+
+    def replaces(self, layer: keras.Layer) -> bool:
+        """Whether a new layer takes the place of a layer."""
+        raise NotImplementedError
+
+    def new_layer(self, layer: Any) -> keras.Layer:
+        """Returns what takes the place of a layer, without variables."""
+        raise NotImplementedError
+
+    def fill(self, layer: Any, new: Any) -> None:
+        """Sets the variables of a new layer, which has been built."""
+        raise NotImplementedError
+
+    def replace_inside(self, layer: Any, copy: Any, missed: list[Any]) -> keras.Layer:
+        """Returns the copy of a layer that makes layers that are to be replaced itself.
+
+        Args:
+            layer: The layer.
+            copy: A copy of it, in which these layers are not replaced.
+            missed: The layers in `layer` that are to be replaced.
+        """
+        raise ValueError(
+            "Layers can be replaced in models, in wrappers and in recurrent layers, which "
+            "have them in their config; expected no layer that makes such layers itself. "
+            f"Received: layer {layer.name!r} of type {type(layer).__name__}, with "
+            f"{[part.name for part in missed]}"
+        )
+
+    # All copiers share these.
+
+    def copy(self, model: Any) -> Any:
+        """Returns the copy of a model that has been built, sequential or functional."""
+        waiting: list[tuple[Any, Any]] = []
+        copy = self._copy_graph(model, {}, waiting)
+        # A copy has variables only after its model has been made.
+        for layer, its_copy in waiting:
+            self._fill(layer, its_copy)
+        return copy
+
+    def _copy_graph(
+        self, model: Any, copies: dict[int, Any], waiting: list[tuple[Any, Any]]
+    ) -> keras.Model:
+        def copied(layer: Any) -> Any:
+            if id(layer) in copies:
+                return copies[id(layer)]
+            if functional_graph(layer) is not None and not self.replaces(layer):
+                copy = self._copy_graph(layer, copies, waiting)
+            else:
+                copy = self._copy_layer(layer)
+                if isinstance(layer, keras.Layer):  # and no operation, such as a sum
+                    waiting.append((layer, copy))
+            copies[id(layer)] = copy
+            return copy
+
+        if isinstance(model, keras.Sequential):
+            (symbol,) = model.inputs
+            inputs = keras.Input(
+                batch_shape=symbol.shape,
+                dtype=symbol.dtype,
+                name=symbol.name,
+                sparse=symbol.sparse,
+            )
+            layers = [copied(layer) for layer in model.layers]
+            return self.sequential([inputs, *layers], name=model.name)
+        clone: Any = keras.models.clone_model(model, clone_function=copied)
+        # A clone has the class of the original.
+        return self.functional(clone.input, clone.output, name=model.name)
+
+    def _copy_layer(self, layer: Any) -> Any:
+        """Returns the copy of a layer that is no model, without its state yet."""
+        if not isinstance(layer, keras.Layer):
+            return type(layer).from_config(layer.get_config())
+        if self.replaces(layer):
+            return self.new_layer(layer)
+        config = layer.get_config()
+        replaced = [part for part in all_layers(layer)[1:] if self.replaces(part)]
+        found: set[int] = set()
+        if replaced:
+            config = self._replaced_config(config, all_layers(layer)[1:], found)
+        copy = type(layer).from_config(config)
+        missed = [part for part in replaced if id(part) not in found]
+        if missed:
+            return self.replace_inside(layer, copy, missed)
+        if layer.built and not copy.built:
+            copy.build_from_config(layer.get_build_config())
+        if not replaced:
+            _copy_assets(layer, copy)
+        return copy
+
+    def _replaced_config(
+        self, config: Any, parts: list[keras.Layer], found: set[int]
+    ) -> Any:
+        """Returns the config of a layer with replaced layers in it.
+
+        Args:
+            config: The config, or a part of it.
+            parts: The layers inside the layer.
+            found: Is filled with the identities of the layers whose configs were found.
+        """
+        if isinstance(config, list | tuple):
+            return [self._replaced_config(item, parts, found) for item in config]
+        if not isinstance(config, dict):
+            return config
+        for part in parts:
+            if _is_config_of(config, part):
+                inside = all_layers(part)
+                found.update(map(id, inside))
+                if any(map(self.replaces, inside)):
+                    is_model = functional_graph(part) is not None
+                    is_graph = is_model and not self.replaces(part)
+                    copy = (
+                        self._copy_graph(part, {}, [])
+                        if is_graph
+                        else self._copy_layer(part)
+                    )
+                    return keras.saving.serialize_keras_object(copy)
+                return config
+        return {
+            key: self._replaced_config(value, parts, found)
+            for key, value in config.items()
+        }
+
+    def _fill(self, layer: Any, copy: Any) -> None:
+        if self.replaces(layer):
+            self.fill(layer, copy)
+            return
+        if layer.built:
+            store: dict[str, Any] = {}
+            layer.save_own_variables(store)
+            copy.load_own_variables({k: _as_saved(v) for k, v in store.items()})
+        for part, its_copy in _parts(layer, copy):
+            self._fill(part, its_copy)
+
+
+def _is_config_of(config: dict[str, Any], layer: keras.Layer) -> bool:
+    own = config.get("config")
+    return (
+        config.get("class_name") == type(layer).__name__
+        and isinstance(own, dict)
+        and own.get("name") == layer.name
+    )
+
+
+def _parts(layer: keras.Layer, copy: keras.Layer) -> Iterator[tuple[Any, Any]]:
+    """Pairs each layer directly inside a layer with its copy."""
+    # A sequential model that was built by a call has no input layer, but its copy has.
+    both = (
+        [
+            x
+            for x in private.layers_inside(y)
+            if not isinstance(x, keras.layers.InputLayer)
+        ]
+        for y in (layer, copy)
+    )
+    return zip(*both, strict=True)
+
+
+def _copy_assets(layer: keras.Layer, copy: keras.Layer) -> None:
+    """Copies the assets that Keras saves in files, such as vocabularies.
+
+    The copy needs them before it is called, because shapes of outputs depend on them.
+    """
+    for part, its_copy in zip(all_layers(layer), all_layers(copy), strict=True):
+        if not hasattr(part, "save_assets"):
+            continue
+        # Variables first, in Keras's order of loading, because assets may need them.
+        store: dict[str, Any] = {}
+        part.save_own_variables(store)
+        its_copy.load_own_variables(store)
+        with tempfile.TemporaryDirectory() as directory:
+            part.save_assets(directory)
+            its_copy.load_assets(directory)
+
+
+def _as_saved(value: Any) -> Any:
+    # The type that a file would return.
+    return np.asarray(keras.ops.convert_to_numpy(value))

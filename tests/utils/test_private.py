@@ -319,6 +319,12 @@ class TestTraining:
         model.compile("sgd")
         assert private.compile_config(model) is not first
 
+    def test_compile_arguments(self):
+        model = self.compiled()
+        model.compile("sgd", loss := keras.losses.MeanSquaredError())
+        assert private.compile_arguments(model)["loss"] is loss
+        assert private.compile_arguments(keras.Sequential()) == {}
+
     def test_step_function(self):
         model, data = self.compiled(), tf.data.Dataset.range(3)
         model.compile("sgd", steps_per_execution=2)

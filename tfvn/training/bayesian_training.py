@@ -94,9 +94,9 @@ class BayesianTraining(BoundLoss):
 
     def get_compile_config(self) -> dict[str, Any]:
         config = super().get_compile_config()
-        return {**config, **self._training_config()} if config else config
+        return {**config, **self.training_config()} if config else config
 
-    def _training_config(self) -> dict[str, Any]:
+    def training_config(self) -> dict[str, Any]:
         """Returns the arguments of `compile` that Keras's `compile` does not have."""
         return {
             "kl_schedule": keras.saving.serialize_keras_object(self._elbo.schedule),

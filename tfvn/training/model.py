@@ -79,7 +79,7 @@ class Sequential(BayesianTraining, keras.Sequential):
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         return (
-            {**config, "training": self._training_config()} if self.compiled else config
+            {**config, "training": self.training_config()} if self.compiled else config
         )
 
     @classmethod

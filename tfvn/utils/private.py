@@ -237,6 +237,15 @@ def compile_config(model: keras.Model) -> Any:
     return getattr(model, "_compile_config", None)
 
 
+def compile_arguments(model: keras.Model) -> dict[str, Any]:
+    """Returns the arguments of Keras's `compile`, or nothing if a model isn't compiled.
+
+    `get_compile_config` has no objects but their configs, which are not always enough to
+    make them again: a loss may be any function.
+    """
+    return dict(model._compile_config.config) if model.compiled else {}
+
+
 def step_function(model: keras.Model, step: Callable) -> Callable:
     """Returns a step as `fit` runs it: compiled, on all replicas, several at once.
 

@@ -1,0 +1,82 @@
+"""What functions that return a changed copy of a model share."""
+
+from typing import Any
+
+import keras
+
+from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
+from tfvn.training import Model, Sequential
+from tfvn.training.bayesian_training import BayesianTraining
+from tfvn.utils import private
+from tfvn.utils.model_copies import ModelCopier
+from tfvn.utils.models import functional_graph
+
+
+class BayesianCopier(ModelCopier):
+    """Copies models as models of this library, and replaces some of their layers.
+
+    The copy is compiled as the original is, with a new optimizer and new metrics.
+    """
+
+    sequential = Sequential
+    functional = Model
+
+    def copy(self, model: Any) -> Any:
+        """Returns the copy of a model, compiled as the original is."""
+        copy = super().copy(model)
+        compile_alike(model, copy)
+        return copy
+
+
+def check_graph(model: Any) -> None:
+    """Raises unless a model is sequential or functional and has been built."""
+    if functional_graph(model) is None:
+        raise ValueError(
+            "Argument `model` must be a sequential or functional model that has been "
+            f"built. Received: model={getattr(model, 'name', model)!r} of type "
+            f"{type(model).__name__}"
+        )
+
+
+def checked_layers(model: Any) -> list[RandomWeightsLayer]:
+    """Returns the layers of a model that have random weights, or raises without any."""
+    check_graph(model)
+    layers = stochastic_layers(model)
+    if not layers:
+        raise ValueError(
+            "Argument `model` must have layers with random weights; make it from "
+            "layers of this library, or convert it with `tfvn.from_deterministic`. "
+            f"Received: model={model.name!r} with none"
+        )
+    return layers
+
+
+def compile_alike(model: keras.Model, copy: keras.Model) -> None:
+    """Compiles a copy of a model with the arguments of the model's `compile`.
+
+    The optimizer and the metrics are new objects. The number of training examples that
+    `fit` found, and the number of batches seen, are copied too.
+
+    Args:
+        model: The original. If it is not compiled, neither is the copy.
+        copy: The copy.
+    """
+    arguments = private.compile_arguments(model)
+    if not arguments:
+        return
+    renewed = ("optimizer", "metrics", "weighted_metrics")
+    arguments |= {
+        name: keras.tree.map_structure(_new, arguments[name]) for name in renewed
+    }
+    if isinstance(model, BayesianTraining) and isinstance(copy, BayesianTraining):
+        arguments |= model.training_config()
+        state: dict[str, Any] = {}
+        model.training_state.save_own_variables(state)
+        copy.training_state.load_own_variables(state)
+    copy.compile(**arguments)
+
+
+def _new(part: Any) -> Any:
+    """Returns a new optimizer or metric with the same arguments, and anything else as is."""
+    has_state = isinstance(part, keras.optimizers.Optimizer | keras.metrics.Metric)
+    return type(part).from_config(part.get_config()) if has_state else part

@@ -10,13 +10,14 @@ BIN := $(VENV)/bin
 CREATED := $(VENV)/.created
 CORE := $(VENV)/.installed-core
 TEST := $(VENV)/.installed-test
+DOCS := $(VENV)/.installed-docs
 PROJECT := setup.cfg pyproject.toml
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test test-all lint format stubs clean
+.PHONY: help quickstart test test-all lint format stubs docs clean
 
 help:
 	@echo "make quickstart  install into $(VENV), train on digits, show the uncertainty"
@@ -25,6 +26,7 @@ help:
 	@echo "make lint        ruff and mypy only"
 	@echo "make format      let ruff fix and format the code"
 	@echo "make stubs       write the arguments of all layers down for editors"
+	@echo "make docs        build the site of the documentation into site/"
 	@echo "make clean       remove caches and build products (not $(VENV))"
 	@echo
 	@echo "PYTHON=python3.12 chooses the interpreter, VENV=dir the environment."
@@ -56,8 +58,14 @@ format: $(TEST)
 stubs: $(TEST)
 	@$(BIN)/python tools/stubs.py
 
+# MkDocs prints news of its themes otherwise.
+docs: $(DOCS)
+	@$(BIN)/python tools/site.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "The site is in site/index.html"
+
 clean:
-	rm -rf build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path "./.venv*" -prune -exec rm -rf {} +
 
 $(CREATED):
@@ -76,4 +84,9 @@ $(CORE): $(CREATED) $(PROJECT)
 $(TEST): $(CREATED) $(PROJECT)
 	@echo "Installing tfvn and its test tools into $(VENV) (the first time this downloads TensorFlow: minutes)"
 	@$(PIP) install --editable ".[test]"
+	@touch $(CORE) $@
+
+$(DOCS): $(CREATED) $(PROJECT)
+	@echo "Installing tfvn and the tools of its site into $(VENV)"
+	@$(PIP) install --editable ".[docs]"
 	@touch $(CORE) $@

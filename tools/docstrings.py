@@ -49,4 +49,5 @@ def as_markdown(docstring: str) -> str:
 
 
 def _heading(match: re.Match) -> str:
-    return f"**{match[1]}**\n\n{inspect.cleandoc(match[2])}\n"
+    text = inspect.cleandoc(match[2])
+    return f"**{match[1]}**\n\n" + (f"{text}\n\n" if text else "")

@@ -7,7 +7,6 @@ does not need its means.
 """
 
 import keras
-import numpy as np
 
 import tfvn
 
@@ -92,4 +91,10 @@ ax = tfvn.plots.phase_transition(history)
 # shows how to turn such a layer into a variance layer for good.
 
 last = {name: round(float(values[-1]), 3) for name, values in history.items()}
-print({name: value for name, value in last.items() if "accuracy" in name or "alpha" in name})
+print(
+    {
+        name: value
+        for name, value in last.items()
+        if "accuracy" in name or "alpha" in name
+    }
+)

@@ -78,7 +78,9 @@ accuracy = (answers[0].mean.argmax(-1) == y_known).mean()
 print(f"accuracy on known digits: {accuracy:.1%} (ensemble)")
 print(f"plain network, entropy:   {auroc(entropy(x_known), entropy(x_unknown)):.3f}")
 print(f"ensemble, entropy:        {auroc(*(a.entropy for a in answers)):.3f}")
-print(f"ensemble, disagreement:   {auroc(*(a.mutual_information for a in answers)):.3f}")
+print(
+    f"ensemble, disagreement:   {auroc(*(a.mutual_information for a in answers)):.3f}"
+)
 
 # %%
 

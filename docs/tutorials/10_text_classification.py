@@ -20,7 +20,21 @@ rng = np.random.default_rng(0)
 
 GOOD = ["great", "moving", "clever", "warm"]
 BAD = ["dull", "clumsy", "loud", "empty"]
-FILLERS = "the film a story with its actors and some music in every scene".split()
+FILLERS = [
+    "the",
+    "film",
+    "a",
+    "story",
+    "with",
+    "its",
+    "actors",
+    "and",
+    "some",
+    "music",
+    "in",
+    "every",
+    "scene",
+]
 
 
 def text():

@@ -59,8 +59,9 @@ def _add_constructor(preset: Any) -> None:
         if "posterior" in kwargs:
             generic = preset.__name__.removeprefix(preset.posterior_class.__name__)
             raise ValueError(
-                f"`{preset.__name__}` has a posterior already; choose another with "
-                f"`tfvn.layers.{generic}`. Received: posterior={kwargs['posterior']!r}"
+                f"`{preset.__name__}` does not take `posterior`, because its posterior "
+                f"is fixed; choose another one with `tfvn.layers.{generic}`. Received: "
+                f"posterior={kwargs['posterior']!r}"
             )
         arguments = {name: kwargs.pop(name) for name in own if name in kwargs}
         posterior = preset.posterior_class(**arguments)

@@ -231,7 +231,7 @@ class NoisyLSTM(ReplacesCell, keras.layers.LSTM):
     ):
         if use_cudnn is True:
             raise ValueError(
-                "The cuDNN kernel knows no multiplicative noise; expected "
-                "`use_cudnn='auto'` or `False`. Received: use_cudnn=True"
+                "Argument `use_cudnn` must be 'auto' or `False`, because cuDNN does "
+                "not support multiplicative noise. Received: use_cudnn=True"
             )
         super().__init__(**{**given(locals()), "use_cudnn": False})

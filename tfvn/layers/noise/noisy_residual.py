@@ -91,8 +91,9 @@ class NoisyResidual(NoiseLayer):
         output_shape = tuple(self.block.compute_output_shape(input_shape))
         if output_shape != tuple(input_shape):
             raise ValueError(
-                "The outputs of the `block` must have the shape of its inputs. Received: "
-                f"input_shape={tuple(input_shape)} and output_shape={output_shape}"
+                "The outputs of `block` must have the same shape as its inputs, "
+                f"because they are added. Received: input_shape={tuple(input_shape)} "
+                f"and output_shape={output_shape}"
             )
         self.built = True
 

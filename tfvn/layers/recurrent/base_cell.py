@@ -188,7 +188,7 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
         weight = None if self._held is None else self._held.weight(name)
         if weight is None:
             raise NoWeightError(
-                f"`{type(self).__name__}` has no `{name}`, but a distribution over "
-                f"kernels: see `posterior_distribution({name!r})`."
+                f"`{type(self).__name__}` has no fixed `{name}`, but a distribution "
+                f"over kernels; see `posterior_distribution({name!r})`."
             )
         return weight

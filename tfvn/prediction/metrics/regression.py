@@ -86,9 +86,9 @@ class _PredictionMetric(keras.metrics.Metric):
         )
         return ValueError(
             f"`{type(self).__name__}` needs the `tfvn.PredictiveDistribution` that "
-            f"`tfvn.ensemble_predict` returns{draws}; it does not work in `compile`, where "
-            "it would get the outputs of a single pass. Received: "
-            f"y_true of shape {getattr(y_true, 'shape', None)}, y_pred of type "
+            f"`tfvn.ensemble_predict` returns{draws}; it does not work in `compile`, "
+            "where it would get the outputs for a single draw. Received: y_true of "
+            f"shape {getattr(y_true, 'shape', None)}, y_pred of type "
             f"{type(y_pred).__name__} and shape {getattr(y_pred, 'shape', None)}"
         )
 

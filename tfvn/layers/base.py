@@ -37,7 +37,8 @@ class RandomWeightsLayer(WeightedKL):
 
     The layer draws noise in training and at inference alike. It adds its KL to the loss
     once per forward pass, however often it is called in it. Its arguments are those of
-    the Keras twin and, from `posterior` to `seed`, of `tfvn.layers.Dense`.
+    the Keras layer that it replaces and, from `posterior` to `seed`, those of
+    `tfvn.layers.Dense`.
     """
 
     # The random kernels. Each has a posterior of its own, all of the same kind.
@@ -128,7 +129,7 @@ class RandomWeightsLayer(WeightedKL):
 
     @property
     def estimator_in_use(self) -> estimators.Estimator:
-        """The estimator of the current pass: the layer's own, or another."""
+        """The estimator of this call: the layer's own, or the one that replaces it."""
         estimator_of = passes.current().estimator_of
         return self.estimator if estimator_of is None else estimator_of(self)
 
@@ -166,7 +167,7 @@ class RandomWeightsLayer(WeightedKL):
 
     @keras.Layer.trainable.setter
     def trainable(self, value: bool) -> None:
-        """Whether the layer is trained. A shared prior is, as long as one of its layers is."""
+        """Whether the layer is trained. A shared prior is trained if one of its layers is."""
         keras.Layer.trainable.fset(self, value)
         if self.built:
             for variable in self._prior_variables():
@@ -192,7 +193,7 @@ class RandomWeightsLayer(WeightedKL):
         return {**groups, "default": plain}
 
     def enable_lora(self, *args: Any, **kwargs: Any) -> None:
-        """Not offered: a random kernel has no low-rank adapter."""
+        """Raises an error, because a random kernel can have no low-rank adapter."""
         raise ValueError(
             f"`{type(self).__name__}` does not support LoRA, because its kernel is "
             "random; use LoRA in a layer with a fixed kernel instead."
@@ -269,9 +270,9 @@ class RandomWeightsLayer(WeightedKL):
 class StochasticLayer(RandomWeightsLayer):
     """Turns a Keras layer with a kernel into one whose kernel is a distribution.
 
-    A subclass inherits from this class and from its Keras twin, and says what its
-    linear op is: `kernel_spec`, `linear_op` and, where they differ from those of a
-    Dense, `factored_op`, `expand_bias` and the axes.
+    A subclass inherits from this class and from the Keras layer that it replaces, and
+    defines its linear op: `kernel_spec`, `linear_op` and, where they differ from those
+    of a Dense, `factored_op`, `expand_bias` and the axes.
     """
 
     # The axes of inputs and outputs that the kernel does not slide along.

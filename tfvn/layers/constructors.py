@@ -11,9 +11,9 @@ from tfvn.posteriors import Posterior
 def given(scope: dict[str, Any], *kept: str) -> dict[str, Any]:
     """Returns the arguments of a method, by name, from its `locals()`.
 
-    A constructor lists the arguments of its Keras twin and its own, so that people and
+    A constructor lists the arguments of its Keras layer and its own, so that people and
     tools can read them, and passes them on in one line. A test compares them with those
-    of the twin.
+    of the Keras layer.
 
     Args:
         scope: The `locals()` of a method that has `**kwargs` and no other variables yet.

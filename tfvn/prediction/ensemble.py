@@ -184,7 +184,7 @@ def mean_predict(
 ) -> Any:
     """Predicts with every random weight replaced by its mean: the weight-scaling rule.
 
-    This is one pass without noise. For a variance layer, whose mean weights are zero, it
+    This is one forward pass without noise. For a variance layer, whose mean weights are zero, it
     is a random guess. Stateful recurrent layers continue from their current states and
     keep the new ones, as in `keras.Model.predict`.
 

@@ -54,9 +54,9 @@ def export_ensemble(
     - `seeded`: the same as `serving_default`, with two integers `seed` for each row. The
       same seed and inputs give the same answer, within 1e-5, whatever else is in the
       batch. `tfvn.ensemble_predict` with these seeds gives this answer too.
-    - `mean`: `mean` and `entropy`, or `mean` and `aleatoric_std`, of one pass without
-      noise, with the means of all weights. Models with a variance layer do not have it,
-      because their mean weights are zero.
+    - `mean`: `mean` and `entropy`, or `mean` and `aleatoric_std`, of one forward pass
+      without noise, with the means of all weights. Models with a variance layer do not
+      have it, because their mean weights are zero.
 
     If a model has only one input, it is called `inputs`; several inputs keep their names.
     If a model has several outputs, each answer begins with the name of its output:
@@ -70,9 +70,9 @@ def export_ensemble(
     serve.
 
     Before the version appears, this function loads it with `tf.saved_model.load`, calls
-    each signature, and checks that the answer has as many rows as the request. The version
-    appears as a whole or not at all, even if the process is killed, and no version is ever
-    overwritten.
+    each signature, and checks that the answer has as many rows as the request. A version
+    is complete or absent, even if the process is killed, and this function never
+    overwrites one.
 
     The function refuses models that call Python from their graph (`tf.py_function`,
     `tf.numpy_function`), because a server has no Python, and models with stateful recurrent
@@ -83,9 +83,9 @@ def export_ensemble(
     Args:
         model: A model of this library or of Keras that has been built.
         path: The directory of the model on this machine. Its last part is the name that
-            the model is served under. For storage like `gs://`, where a version could be
-            seen before it is complete, export to a local directory and copy the finished
-            version.
+            the model is served under. For storage like `gs://`, from which a server could
+            load a version before it is complete, export to a local directory and copy the
+            finished version.
         num_samples: Number of draws in every answer.
         version: Number of the version, from 1 to 2**63 - 1; `None` is the next one.
         outputs: What the model's outputs are, as in `tfvn.ensemble_predict`.

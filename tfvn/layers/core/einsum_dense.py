@@ -183,7 +183,7 @@ class VarianceEinsumDense(Preset, EinsumDense, posterior=Variance):
     Args:
         equation: Einsum equation, `"...x,xy->...y"` for instance.
         output_shape: Shape of the output without the batch.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.EinsumDense` and of
             `keras.layers.EinsumDense`; `kernel_initializer` gives the initial scales.
 

@@ -62,12 +62,12 @@ class NoiseLayer(keras.Layer):
     for it, unless an ensemble is being predicted (`tfvn.passes`).
 
     Args:
-        *args: Arguments of the Keras twin.
-        noise: Law of the noise, an alias or a scalar `tfd.Distribution`.
+        *args: Arguments of the Keras layer.
+        noise: Distribution of the noise, an alias or a scalar `tfd.Distribution`.
         normalize: Whether to divide the noise by its mean, or by its median if it has no
             mean, so that the layer does nothing at inference.
         seed: Integer seed of the noise.
-        **kwargs: Further arguments of the Keras twin.
+        **kwargs: Further arguments of the Keras layer.
 
     Attributes:
         noise_per_example: Whether the examples of a batch get independent noise.
@@ -150,14 +150,14 @@ class NoisyKernelLayer(WeightedKL, NoiseLayer):
     """A noise layer with weights, whose prior may have a Normal factor.
 
     Args:
-        *args: Arguments of the Keras twin.
+        *args: Arguments of the Keras layer.
         prior_scale: Standard deviation `s` of the Normal factor of the prior, which adds
             weight decay, `sum(w^2) / (2 s^2)`, to the loss. `None` leaves the factor
             flat. A `tfvn.Model` treats the term like a KL and divides it by the number of
             training examples.
         kl_weight: Factor of that term; with a loss that is a mean over examples, in a stock
             Keras model, `1 / number_of_training_examples`.
-        **kwargs: Arguments of `NoiseLayer`, and of the Keras twin.
+        **kwargs: Arguments of `NoiseLayer`, and of the Keras layer.
     """
 
     def __init__(

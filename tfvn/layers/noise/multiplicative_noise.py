@@ -26,7 +26,7 @@ class MultiplicativeNoise(NoiseLayer):
     regularises the weights, and they may overfit.
 
     Args:
-        noise: Law of the noise: `"bernoulli"`, `"gaussian"`, `"rayleigh"`,
+        noise: Distribution of the noise: `"bernoulli"`, `"gaussian"`, `"rayleigh"`,
             `"inverse_nakagami"`, `"half_cauchy"`, one of these with parameters from
             `tfvn.distributions.noise_law`, or a scalar `tfd.Distribution`.
         noise_shape: Shape of the noise, which is repeated along axes of size 1. `None` is

@@ -29,7 +29,7 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         gates: `"tied"` or `"untied"`.
         normalize: See `tfvn.NoisyDense`, also for `prior_scale`, `kl_weight` and `seed`.
         **kwargs: Every other argument of `keras.layers.LSTMCell`.
@@ -151,7 +151,7 @@ class NoisyLSTM(ReplacesCell, keras.layers.LSTM):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         gates: `"tied"` or `"untied"`.
         normalize: Whether to divide the noise by its mean, or by its median if it has no
             mean, so that the layer equals the Keras layer at inference.

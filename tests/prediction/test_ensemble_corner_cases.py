@@ -179,7 +179,7 @@ class TestEdges:
             ({"seed": 2**64}, "`seed` must fit into 64 bits"),
             ({"seed": -(2**63) - 1}, "`seed` must fit into 64 bits"),
             ({"outputs": "classes"}, "`outputs` must be one of"),
-            ({"outputs": ["logits"] * 2}, "one kind for each of 1 outputs"),
+            ({"outputs": ["logits"] * 2}, "one entry for each of 1 outputs"),
             ({"x": X[:, :2]}, "with examples of shapes"),
             ({"x": [X, X]}, "an array for each input"),
             ({"x": {"a": X, "b": X[:2]}}, "the same number of rows"),

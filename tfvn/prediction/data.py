@@ -151,9 +151,9 @@ def length(x: Any) -> int:
     shapes = [rows.shape for rows in keras.tree.flatten(x) if rows is not None]
     if not shapes or any(s == () or s[0] != shapes[0][0] for s in shapes):
         raise ValueError(
-            "The arrays of `x` must have one row for each example, and all the same "
-            "number of rows. Received: x of shapes "
-            f"{[tuple(shape) for shape in shapes]}"
+            "Argument `x` must be arrays with one row for each example, and the same "
+            "number of rows in each; convert lists of numbers with `numpy.asarray`. "
+            f"Received: x of shapes {[tuple(shape) for shape in shapes]}"
         )
     return shapes[0][0]
 

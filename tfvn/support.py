@@ -42,8 +42,8 @@ def refused(reason: str) -> Cell:
 
 _DISCRETE = refused("a discrete posterior has an infinite KL to a density")
 
-_NOT_NAMED = refused("its support has no cell for that law")
-_NO_SEQUENCES = refused("it does not draw for a whole sequence")
+_NOT_NAMED = refused("its `support` names neither that law nor `ANY`")
+_NO_SEQUENCES = refused("it was registered without `recurrent`")
 
 _LAWS = ("gaussian", "uniform", "bernoulli")
 
@@ -116,9 +116,11 @@ def require(kind: str, table: dict[str, Row], row: str, law: str) -> Cell:
             for name in table
             if lookup(table, name, law).supported
         ]
+        part = kind.split()[-1]
+        place = "" if part == kind else " in recurrent layers"
         raise ValueError(
-            f"The {kind} {row!r} does not combine with a {law} posterior, because "
-            f"{cell.how}; expected one of {offered}. Received: {kind.split()[-1]}={row!r}"
+            f"The {part} {row!r} does not combine with a {law} posterior{place}, because "
+            f"{cell.how}; expected one of {offered}. Received: {part}={row!r}"
         )
     return cell
 
@@ -149,8 +151,8 @@ def add_estimator(
     """
     if support is None and alias not in ESTIMATORS:
         raise ValueError(
-            "An estimator must say what it combines with; expected "
-            f"`register({alias!r}, support={{law: cell}})`. Received: support=None"
+            "A new estimator must be registered with the laws of weights that it supports; "
+            f"pass `register({alias!r}, support={{law: cell}})`. Received: support=None"
         )
     if support is not None:
         ESTIMATORS[alias] = {ANY: _NOT_NAMED, **support}
@@ -190,9 +192,10 @@ def add_posterior(
     ):
         if not {*cells} <= {*rows} or (cells and cls.law in _LAWS):
             raise ValueError(
-                f"The support of a posterior names aliases out of {sorted(rows)}, for a "
-                f"`law` other than {list(_LAWS)}, whose cells the library has. "
-                f"Received: law={cls.law!r}, aliases={list(cells)}"
+                "The keys of a posterior's `support` and `recurrent` must be aliases "
+                f"among {sorted(rows)}, and its `law` must be new, because the library "
+                f"already has the cells for {list(_LAWS)}. Received: law={cls.law!r}, "
+                f"aliases={list(cells)}"
             )
         for row, cell in cells.items():
             rows[row][cls.law] = cell

@@ -70,23 +70,26 @@ def ask(
     model = SavedModel(versions.resolve(path))
     if signature not in model.signatures:
         raise ValueError(
-            f"The signature must be one of {sorted(model.signatures)}. "
-            f"Received: {signature!r}"
+            f"`--signature` must be one of {sorted(model.signatures)}. Received: "
+            f"{signature!r}"
         )
     wanted = model.signatures[signature].inputs
     given = _by_name(inputs, wanted)
     if (SEED in wanted) != (seed is not None):
-        needs = "needs a seed" if seed is None else "takes no seed"
-        raise ValueError(
-            f"The signature {signature!r} {needs}; expected a seed for `seeded` only. "
-            f"Received: seed={seed}"
+        advice = (
+            "needs a seed; pass `--seed`"
+            if seed is None
+            else "takes no seed; leave `--seed` out, or pass `--signature seeded`"
         )
+        raise ValueError(f"The signature {signature!r} {advice}. Received: seed={seed}")
     if seed is not None:
         rows = max((len(value) for value in given.values()), default=0)
         given[SEED] = np.stack([np.full(rows, seed), np.arange(rows)], axis=1)
     if set(given) != set(wanted):
         raise ValueError(
-            f"The inputs must be {sorted(wanted)}. Received: {sorted(given)}"
+            "`--input` must contain an array for each input of the signature: "
+            f"{sorted({*wanted} - {SEED})}. Received: arrays named "
+            f"{sorted({*given} - {SEED})}"
         )
     return model(given, signature)
 
@@ -98,14 +101,14 @@ def _by_name(
     names = [name for name in wanted if name != SEED]
     if "" in inputs and len(names) != 1:
         raise ValueError(
-            f"The signature takes several inputs, {names}; expected a .npz file with an "
-            "array under each name. Received: one array without a name"
+            f"The signature takes the inputs {names}, so `--input` must be a .npz file "
+            "with an array for each of these names. Received: one array without a name"
         )
     given = {name or names[0]: np.asarray(value) for name, value in inputs.items()}
     if not all(value.ndim for value in given.values()):
         raise ValueError(
-            "The inputs must be arrays of rows, with at least one axis. Received: shapes "
-            f"{[value.shape for value in given.values()]}"
+            "`--input` must contain arrays with at least one axis, the rows. Received: "
+            f"arrays of shapes {[value.shape for value in given.values()]}"
         )
     return given
 
@@ -146,12 +149,15 @@ def _load_arrays(path: pathlib.Path) -> dict[str, Any]:
     # Whatever NumPy raises, the cause is the file.
     except Exception as error:
         raise CommandError(
-            "the input must be a .npy or .npz file of numbers or strings, written by "
+            "`--input` must be a .npy or .npz file of numbers or strings, written by "
             f"`numpy.save` or `numpy.savez` without pickled objects. Received: {path}: "
             f"{first_line(error)}"
         ) from error
     if not arrays:
-        raise CommandError(f"the input must have an array. Received: {path} with none")
+        raise CommandError(
+            f"`--input` must contain at least one array. Received: {path}, which is "
+            "empty"
+        )
     return arrays
 
 
@@ -161,6 +167,6 @@ def _check_output(path: pathlib.Path | None) -> None:
         return
     if path.is_dir() or not path.parent.is_dir():
         raise CommandError(
-            "the output must be a file in a directory that exists. "
-            f"Received: --output {path}"
+            "`--output` must be a file in a directory that exists. Received: --output "
+            f"{path}"
         )

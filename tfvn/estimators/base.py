@@ -82,8 +82,8 @@ class Estimator(abc.ABC):
             seed_generator: Gives the seeds.
         """
         raise NotImplementedError(
-            f"`{type(self).__name__}` does not draw for recurrent layers: it has no "
-            "`hold` method."
+            f"`{type(self).__name__}` can't be used in recurrent layers, because it "
+            "has no `hold` method; define one, or choose another estimator."
         )
 
     def prepare(self, terms: list[Term], offset: Tensor | None) -> Any:
@@ -104,7 +104,8 @@ class Estimator(abc.ABC):
     ) -> Tensor:
         """Returns `copies` draws of each example, one after the other."""
         raise NotImplementedError(
-            f"`{type(self).__name__}` prepares nothing to draw again from."
+            f"`{type(self).__name__}` has a `prepare` method, so it needs a `redraw` "
+            "method as well; define both or neither."
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from tfvn.posteriors import Posterior
 def given(scope: dict[str, Any], *kept: str) -> dict[str, Any]:
     """Returns the arguments of a method, by name, from its `locals()`.
 
-    A constructor lists the arguments of its Keras twin and its own, so that people and
+    A constructor lists the arguments of its Keras layer and its own, so that people and
     tools can read them, and passes them on in one line. A test compares them with those
-    of the twin.
+    of the Keras layer.
 
     Args:
         scope: The `locals()` of a method that has `**kwargs` and no other variables yet.
@@ -59,8 +59,9 @@ def _add_constructor(preset: Any) -> None:
         if "posterior" in kwargs:
             generic = preset.__name__.removeprefix(preset.posterior_class.__name__)
             raise ValueError(
-                f"`{preset.__name__}` has a posterior already; choose another with "
-                f"`tfvn.layers.{generic}`. Received: posterior={kwargs['posterior']!r}"
+                f"`{preset.__name__}` does not take `posterior`, because its posterior "
+                f"is fixed; choose another one with `tfvn.layers.{generic}`. Received: "
+                f"posterior={kwargs['posterior']!r}"
             )
         arguments = {name: kwargs.pop(name) for name in own if name in kwargs}
         posterior = preset.posterior_class(**arguments)

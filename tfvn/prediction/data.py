@@ -42,8 +42,8 @@ class Rows:
             self.first = next(stream, None)
             if self.first is None:
                 raise ValueError(
-                    "Argument `x` must give at least one batch. "
-                    f"Received: x={type(x).__name__} without any"
+                    "Argument `x` must contain at least one batch. Received: "
+                    f"x={type(x).__name__}, which is empty"
                 )
             self._batches: Iterable[Any] = itertools.chain([self.first], stream)
         else:
@@ -115,8 +115,9 @@ def checked_rows(model: keras.Model, x: Any, steps: int | None) -> Rows:
     ]
     if len(expected) != len(received) or not all(map(_fits, received, expected)):
         raise ValueError(
-            "Argument `x` must have an array for each input of the model, with examples "
-            f"of shapes {expected}. Received: x with examples of shapes {received}"
+            "Argument `x` must have an array for each input of the model, in which one "
+            f"example has these shapes: {expected}. Received: x with examples of "
+            f"shapes {received}"
         )
     return rows
 
@@ -125,9 +126,9 @@ def _build(model: keras.Model, first: Any) -> None:
     """Calls a model for the first time, which creates its variables."""
     if any(getattr(layer, "stateful", False) for layer in all_layers(model)):
         raise ValueError(
-            "A model with stateful recurrent layers must have been built for the number "
-            "of rows of its batches; give it a `keras.Input` with a `batch_size`. "
-            f"Received: model={model.name!r}, not built"
+            "A model with stateful recurrent layers must be built with a fixed batch "
+            "size; give it a `keras.Input` with a `batch_size`. Received: "
+            f"model={model.name!r}, which is not built"
         )
     model(keras.tree.map_structure(as_tensor, _slice(first, 0, 1)), training=False)
 
@@ -150,7 +151,8 @@ def length(x: Any) -> int:
     shapes = [rows.shape for rows in keras.tree.flatten(x) if rows is not None]
     if not shapes or any(s == () or s[0] != shapes[0][0] for s in shapes):
         raise ValueError(
-            "Argument `x` must be arrays with one row for each example, as many in each. "
+            "Argument `x` must be arrays with one row for each example, and the same "
+            "number of rows in each; convert lists of numbers with `numpy.asarray`. "
             f"Received: x of shapes {[tuple(shape) for shape in shapes]}"
         )
     return shapes[0][0]
@@ -179,8 +181,8 @@ def _check_end(source: Any) -> None:
         )
     if is_infinite:
         raise ValueError(
-            "Argument `x` has no end; pass the number of batches to predict as `steps`. "
-            f"Received: x={type(source).__name__} without end and steps=None"
+            "Argument `x` never ends; pass `steps`, the number of batches to predict. "
+            f"Received: x={type(source).__name__} and steps=None"
         )
 
 

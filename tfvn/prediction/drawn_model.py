@@ -68,8 +68,9 @@ def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
         is_random = isinstance(layer, RandomWeightsLayer)
         if not is_random and noise.noise_of(layer) is not None:
             raise ValueError(
-                "A held draw is one of kernels and biases; expected no other noise in "
-                f"the model. Received: layer {layer.name!r} of type {type(layer).__name__}"
+                "`sample_model` can draw only kernels and biases, but this layer draws "
+                "other noise; remove the layer, or use `tfvn.ensemble_predict`. "
+                f"Received: layer {layer.name!r} of type {type(layer).__name__}"
             )
     return _Draw(random.Stream(seed_pair(seed))).copy(model)
 

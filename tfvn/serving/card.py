@@ -32,15 +32,15 @@ _SIGNATURES = {
     "serving_default": "mean, spread and entropies of {num_samples} fresh draws",
     "samples": "the {num_samples} draws themselves, on axis 1",
     "seeded": "the same as `serving_default`, but repeatable: two integers `seed` for each row",
-    "mean": "one pass with the means of all weights, without noise",
+    "mean": "one forward pass with the means of all weights, without noise",
 }
 
 _CARD = """\
 # {name}
 
 {num_samples} draws of a Keras model with {parameters:,} parameters, exported by tfvn {tfvn}.
-Outputs: {outputs}; entropies are in nats. Noise is fresh in every call, thread, replica and
-reload.
+Outputs: {outputs}; entropies are in nats. Every call draws new noise, on every thread and
+replica, and after every reload.
 
 | signature | gives |
 | --- | --- |
@@ -48,8 +48,8 @@ reload.
 """
 
 _NO_MEAN = """
-There is no signature `mean`: the weights of a variance layer have mean zero, so that a
-prediction with mean weights is a guess.
+There is no signature `mean`, because the weights of a variance layer have mean zero, so
+that a prediction with mean weights would be a random guess.
 """
 
 _DISTRIBUTION = """

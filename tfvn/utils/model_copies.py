@@ -51,10 +51,10 @@ class ModelCopier:
             missed: The layers in `layer` that are to be replaced.
         """
         raise ValueError(
-            "Layers can be replaced in models, in wrappers and in recurrent layers, which "
-            "have them in their config; expected no layer that makes such layers itself. "
-            f"Received: layer {layer.name!r} of type {type(layer).__name__}, with "
-            f"{[part.name for part in missed]}"
+            "Layers can't be replaced inside a layer that creates them itself; use "
+            "them in the model directly, in a nested model, or in a wrapper such as "
+            f"`keras.layers.TimeDistributed`. Received: layer {layer.name!r} of type "
+            f"{type(layer).__name__}, which creates {[part.name for part in missed]}"
         )
 
     # All copiers share these.

@@ -60,8 +60,8 @@ class Registry:
         if isinstance(identifier, tuple(self._classes.values())):
             return identifier
         raise ValueError(
-            f"Unknown {self.kind}: expected one of {self.aliases}, or an instance of "
-            f"such a class. Received: {self.kind}={identifier!r}"
+            f"Unknown {self.kind}: expected one of {self.aliases}, or an instance of a "
+            f"registered {self.kind} class. Received: {self.kind}={identifier!r}"
         )
 
     def serialize(self, part: Any) -> dict[str, Any]:

@@ -270,8 +270,8 @@ def _find(model: keras.Model, layer: Any) -> tuple[str, RandomWeightsLayer]:
     received = f"Received: layer={getattr(layer, 'name', layer)!r}"
     if len(found) > 1:
         raise ValueError(
-            f"Argument `layer` must identify one layer, but {len(found)} layers have this "
-            f"name; pass the layer itself. {received}"
+            f"Argument `layer` must be the name of exactly one layer, but {len(found)} "
+            f"layers have this name; pass the layer itself. {received}"
         )
     if any(inside):
         names = [one.name for layers in inside for one in layers]
@@ -285,7 +285,7 @@ def _scales(layer: RandomWeightsLayer) -> list[keras.Variable]:
     scales = [v for v in layer.variable_groups["scale"] if v.trainable]
     if not scales:
         raise ValueError(
-            "Argument `layer` must be a layer with trainable scales. "
-            f"Received: layer={layer.name!r} without any"
+            "Argument `layer` must be a layer with trainable scales. Received: "
+            f"layer={layer.name!r}, which has none"
         )
     return scales

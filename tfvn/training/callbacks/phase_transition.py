@@ -115,8 +115,9 @@ class PhaseTransition(keras.callbacks.Callback):
             labels = labels[..., 0]
         if labels.shape != probabilities.shape[:-1]:
             raise ValueError(
-                "The labels must be integers or one-hot and fit outputs of shape "
-                f"{probabilities.shape}. Received: labels of shape {self.y.shape}"
+                "The labels in `validation_data` must be integers or one-hot, for "
+                f"outputs of shape {probabilities.shape}. Received: labels of shape "
+                f"{self.y.shape}"
             )
         return float((probabilities.argmax(axis=-1) == labels).mean())
 
@@ -125,7 +126,7 @@ def _kind(outputs: Any) -> str:
     """Returns whether the outputs of a classifier are probabilities or logits."""
     if outputs.ndim < 2 or outputs.shape[-1] < 2:
         raise ValueError(
-            "The model must have one output for each of at least two classes. "
+            "The model must predict at least two classes, with one output for each. "
             f"Received: outputs of shape {outputs.shape}"
         )
     # The tolerance allows for half precision.

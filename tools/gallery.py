@@ -80,7 +80,9 @@ def _regression() -> tuple[np.ndarray, Any, np.ndarray]:
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(-3, 3, 240))
     mean, noise = np.sin(2 * x), 0.1 + 0.25 * (x + 3) / 6
-    shifts = rng.normal(size=(1, 30)) * 0.15 + rng.normal(size=(1, 30)) * 0.15 * x[:, None]
+    shifts = (
+        rng.normal(size=(1, 30)) * 0.15 + rng.normal(size=(1, 30)) * 0.15 * x[:, None]
+    )
     outputs = np.stack(
         [mean[:, None] + shifts, np.log(np.expm1(noise))[:, None] + 0 * shifts], axis=-1
     )
@@ -164,7 +166,7 @@ def explained_variance() -> Any:
     """Returns shares of scales of rank two, and of means of full rank."""
     rng = np.random.default_rng(0)
     scales = np.outer(rng.uniform(0.5, 1.5, 64), rng.uniform(0.5, 1.5, 32))
-    scales += 0.5 * np.outer(rng.uniform(0, 1, 64), rng.uniform(0, 1, 32))
+    scales += np.outer(rng.exponential(size=64), rng.exponential(size=32))
     matrices = {"scale": scales, "mean": rng.normal(size=(64, 32))}
     values = {n: np.linalg.svd(m, compute_uv=False) ** 2 for n, m in matrices.items()}
     return plots.explained_variance({n: v / v.sum() for n, v in values.items()})
@@ -174,7 +176,9 @@ def scale_heat_map() -> Any:
     """Returns scales of rank two with some noise."""
     rng = np.random.default_rng(0)
     rows, columns = np.sort(rng.uniform(size=(2, 40))), rng.uniform(size=(2, 24))
-    return plots.scale_heat_map(0.02 + 0.1 * rows.T @ columns + rng.uniform(0, 0.01, (40, 24)))
+    return plots.scale_heat_map(
+        0.02 + 0.1 * rows.T @ columns + rng.uniform(0, 0.01, (40, 24))
+    )
 
 
 def gradient_snr() -> Any:
@@ -193,10 +197,14 @@ def training_curves() -> Any:
     nll, kl = 0.08 + 1.2 * np.exp(-epochs / 5), 900 * np.exp(-epochs / 12) + 260
     val_nll = 0.17 + 1.1 * np.exp(-epochs / 5) + 0.001 * epochs
     logs = {"nll": nll, "kl": kl, "elbo": -(nll + kl / 3000)}
-    return plots.training_curves({**logs, "val_nll": val_nll, "val_elbo": -(val_nll + kl / 3000)})
+    return plots.training_curves(
+        {**logs, "val_nll": val_nll, "val_elbo": -(val_nll + kl / 3000)}
+    )
 
 
-FIGURES: dict[str, Callable[[], Any]] = {name: globals()[name] for name in plots.__all__}
+FIGURES: dict[str, Callable[[], Any]] = {
+    name: globals()[name] for name in plots.__all__
+}
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ def energy_levels(std: Any, labels: Any, neuron: int = 0, ax: Axes = None) -> Ax
             ax.plot(grid, mean, label=str(name), **look)
             lower = np.maximum(mean - spread, 0.0)
             color = look["color"]
-            ax.fill_between(grid, lower, mean + spread, color=color, alpha=0.2, lw=0)
+            ax.fill_between(grid, lower, mean + spread, color=color, alpha=0.25, lw=0)
         ax.set(xlabel=f"activation of neuron {neuron}", ylabel="density")
         ax.set(xlim=(-limit, limit), ylim=(0.0, None))
         place_legend(ax)
@@ -133,7 +133,12 @@ def _scatter(ax: Axes, points: np.ndarray, labels: np.ndarray) -> None:
     for index, name in enumerate(np.unique(labels)):
         chosen, look = points[labels == name], style.dot_style(index)
         label = f"class {name}" if isinstance(name, np.number) else str(name)
-        ax.scatter(*chosen.T, s=14, alpha=0.7, linewidths=0, label=label, **look)
+        # Points that are close together are drawn over those that spread.
+        spread = chosen.std(axis=0).max() / (points.std(axis=0).max() or 1.0)
+        layer = 2.0 - 0.5 * min(spread, 1.0)
+        ax.scatter(
+            *chosen.T, s=14, alpha=0.7, linewidths=0, label=label, zorder=layer, **look
+        )
 
 
 def _plane(name: str, values: Any) -> np.ndarray:

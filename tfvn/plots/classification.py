@@ -28,7 +28,7 @@ def reliability_diagram(
 
     Each point is a bin of confidences. The accuracy of a few examples means little, so the
     line connects only bins with at least `min_count` examples, and the points of all other
-    bins are faint. A strip below shows the number of examples in each bin, on a logarithmic
+    bins are faint circles. A strip below shows the number of examples in each bin, on a logarithmic
     axis because most examples are often in the last bin.
 
     Args:
@@ -72,22 +72,22 @@ def reliability_diagram(
         look = style.next_line_style(ax)
         label = style.with_name(name, f"calibration error {error:.3f}")
         ax.plot(mean[is_sure], accuracy[is_sure], label=label, **look)
-        for chosen, alpha in ((is_sure, 1.0), (~is_sure, 0.35)):
-            ax.scatter(
-                mean[chosen],
-                accuracy[chosen],
-                s=18,
-                color=look["color"],
-                alpha=alpha,
-                linewidths=0,
-                clip_on=False,
-                zorder=3,
-            )
+        _draw_points(ax, mean[is_sure], accuracy[is_sure], look["color"], "full")
+        _draw_points(ax, mean[~is_sure], accuracy[~is_sure], look["color"], "none")
         ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1))
-        below = strip(ax, _STRIP, "examples", 0.0, 1.0)
+        below = strip(ax, _STRIP, "count", 0.0, 1.0)
         _draw_counts(below, counts, look)
         place_legend(ax, below=_STRIP)
     return ax
+
+
+def _draw_points(
+    ax: Axes, x: np.ndarray, y: np.ndarray, color: str, fillstyle: str
+) -> None:
+    """Draws the points of bins, faint ones if they are not filled."""
+    alpha = 1.0 if fillstyle == "full" else 0.7
+    marker = {"marker": "o", "fillstyle": fillstyle, "markersize": 4}
+    ax.plot(x, y, ls="", color=color, alpha=alpha, clip_on=False, zorder=3, **marker)
 
 
 def _draw_counts(below: Axes, counts: np.ndarray, look: dict[str, Any]) -> None:
@@ -278,32 +278,36 @@ def one_draw_accuracies(
         counts, edges = np.histogram(values, num_bins)
         ax.stairs(counts, edges, fill=True, alpha=0.3, color=look["color"])
         handles = [ax.stairs(counts, edges, label="single draws", lw=1.2, **look)]
+        # Not `axvline`, which would leave no room for a legend above.
+        top = 1.08 * counts.max()
         for index, (name, mark) in enumerate(near.items(), start=1):
-            label = f"{name} {mark:.4f}"
-            handles.append(ax.axvline(mark, label=label, **style.line_style(index)))
+            label, look = f"{name} {mark:.4f}", style.line_style(index)
+            handles += ax.plot([mark, mark], [0.0, top], label=label, **look)
         shown = [low, high, *near.values()]
         margin = 0.08 * max(max(shown) - min(shown), 1e-3)
-        ax.set(xlim=(min(shown) - margin, max(shown) + margin))
+        ax.set(xlim=(min(shown) - margin, max(shown) + margin), ylim=(0.0, top))
         ax.set(xlabel="accuracy", ylabel="draws")
+        ax.locator_params(axis="x", nbins=5)
         for name, mark in given.items():
             if name not in near:
-                _point_to(ax, mark < low, f"{name} {mark:.4f}")
+                ax.set_ylim(0.0, 1.25 * counts.max())
+                _point_to(ax, mark < low, top, f"{name} {mark:.4f}")
         place_legend(ax, handles)
     return ax
 
 
-def _point_to(ax: Axes, is_left: bool, text: str) -> None:
+def _point_to(ax: Axes, is_left: bool, height: float, text: str) -> None:
     """Draws an arrow to a value outside of the x-axis."""
     end, start = (0.01, 0.12) if is_left else (0.99, 0.88)
     ax.annotate(
         text,
-        xy=(end, 0.6),
-        xytext=(start, 0.6),
-        xycoords="axes fraction",
-        textcoords="axes fraction",
+        xy=(end, height),
+        xytext=(start, height),
+        xycoords=("axes fraction", "data"),
+        textcoords=("axes fraction", "data"),
         color=style.ink(ax),
         ha="left" if is_left else "right",
-        va="center",
+        va="bottom",
         arrowprops={"arrowstyle": "->", "color": style.ink(ax)},
     )
 

@@ -92,7 +92,8 @@ def noise_variances(
                 label: _curve(kind, law, scale, limit) for label, law in laws.items()
             }
             _draw(panel, kind, curves)
-        place_legend(axes[-1])
+        # Where densities fall to zero there is room for a legend.
+        place_legend(axes[show.index("variance") if "variance" in show else -1])
     return axes
 
 

@@ -65,7 +65,7 @@ def regression_band(
         for level in sorted(levels):
             lower, upper = (np.ravel(bound)[order] for bound in answer.interval(level))
             band = ax.fill_between(
-                x[order], lower, upper, color=look["color"], alpha=0.2, lw=0, zorder=1
+                x[order], lower, upper, color=look["color"], alpha=0.25, lw=0, zorder=1
             )
             band.set_label(f"{100 * level:g} %")
             handles.insert(0, band)

@@ -39,10 +39,12 @@ def place_legend(ax: Axes, handles: Any = None, below: float = 0.0) -> None:
     """
     if handles is None:
         handles, _ = ax.get_legend_handles_labels()
-    # Colours come from the axes and not from the global style, which may have changed.
-    legend = ax.legend(
-        handles=handles, facecolor=ax.get_facecolor(), labelcolor=ink(ax)
-    )
+    old = ax.get_legend()
+    # The colour comes from the axes, because the global style may have changed since.
+    options = {"frameon": False, "labelcolor": ink(ax)}
+    if old is not None and old.get_texts():
+        options["fontsize"] = old.get_texts()[0].get_size()
+    legend = ax.legend(handles=handles, **options)
     root = ax.figure.canvas.figure
     if root.get_layout_engine() is not None:
         # Labels and ticks may have made the axes smaller.
@@ -51,11 +53,15 @@ def place_legend(ax: Axes, handles: Any = None, below: float = 0.0) -> None:
         legend.set_loc(place)
         if not covers_data(ax, legend.get_window_extent()):
             return
+    # Nothing is free. Two columns take less height, where the axes are wide enough.
+    for columns in (2, 1):
+        legend = ax.legend(handles=handles, ncols=columns, loc="upper left", **options)
+        if legend.get_window_extent().width < ax.get_window_extent().width:
+            break
     needed = legend.get_window_extent().height + 4 * _DISTANCE
     above = min(needed / ax.get_window_extent().height, 0.5)
     low, high = _on_linear_scale(ax)
     _fit(ax, low + below * (high - low), high, below, above)
-    legend.set_loc("upper left")
 
 
 def covers_data(ax: Axes, box: Box) -> bool:
@@ -73,7 +79,9 @@ def _outlines(ax: Axes) -> Iterator[tuple[Any, bool]]:
     from matplotlib.path import Path
 
     for line in ax.lines:
-        path = line.get_path().cleaned(line.get_transform(), remove_nans=True)
+        # `cleaned` takes a transform too, but ignores that an axis is logarithmic.
+        path = line.get_path().transformed(line.get_transform())
+        path = path.cleaned(remove_nans=True)
         if line.get_linestyle() in ("None", "none", " ", ""):
             # Points are not connected: each is a path.
             path.codes[path.codes == Path.LINETO] = Path.MOVETO

@@ -104,7 +104,9 @@ def line_style(index: int) -> dict[str, Any]:
 
 def next_line_style(ax: Axes) -> dict[str, Any]:
     """Returns the style of the next line, so that a second plot on the same axes differs."""
-    return line_style(sum(line.get_color() in PALETTE for line in ax.lines))
+    # Lines without a label of their own are parts of others.
+    labelled = [line for line in ax.lines if not line.get_label().startswith("_")]
+    return line_style(sum(line.get_color() in PALETTE for line in labelled))
 
 
 def dot_style(index: int) -> dict[str, Any]:

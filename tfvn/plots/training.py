@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tfvn.plots import style
-from tfvn.plots.inputs import epochs_of, logs_of, numbers, runs_of
+from tfvn.plots.inputs import described, epochs_of, logs_of, numbers, runs_of
 from tfvn.plots.room import place_legend, strip
 from tfvn.utils.validation import check_choice
 
@@ -224,13 +224,16 @@ def pruning_curve(
     - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), figure 5
     """
     check_choice("measure", measure, ("accuracy", "nll"))
-    named = curves if isinstance(curves, Mapping) else {None: curves}
-    pairs = {name: _pair(curve, values, measure) for name, curve in named.items()}
+    if not isinstance(curves, Mapping):
+        is_object = hasattr(curves, "fractions")
+        curves = {None: curves if is_object else (curves, values)}
+    pairs = {name: _pair(curve, measure) for name, curve in curves.items()}
     _check_found("curves", pairs, "at least one curve", {})
     with style.drawing(ax) as ax:
         for name, (fractions, shown) in pairs.items():
             look = style.next_line_style(ax)
-            ax.plot(fractions, shown, marker=".", label=name, **look)
+            label = measure if name is None else name
+            ax.plot(fractions, shown, marker=".", label=label, **look)
         for fractions, shown in pairs.values():
             if fractions[0] == 0:
                 ax.axhline(shown[0], color=style.REFERENCE, lw=1, zorder=0)
@@ -241,17 +244,15 @@ def pruning_curve(
     return ax
 
 
-def _pair(curve: Any, values: Any, measure: str) -> tuple[np.ndarray, np.ndarray]:
+def _pair(curve: Any, measure: str) -> tuple[np.ndarray, np.ndarray]:
     """Returns fractions in rising order, and the values there."""
     if hasattr(curve, "fractions"):
         curve = (curve.fractions, getattr(curve, measure, None))
-    elif values is not None:
-        curve = (curve, values)
     if not isinstance(curve, tuple | list) or len(curve) != 2 or curve[1] is None:
         raise ValueError(
             f"A curve must have `fractions` and `{measure}`, or be a pair "
             "`(fractions, values)`; pass `values` beside an array of fractions. "
-            f"Received: {type(curve).__name__}"
+            f"Received: {described(curve)}"
         )
     fractions, shown = numbers("fractions", curve[0]), numbers(measure, curve[1])
     if len(fractions) != len(shown) or fractions.min() < 0 or fractions.max() > 1:
@@ -275,6 +276,7 @@ def _draw_curves(ax: Axes, curves: Mapping[str, np.ndarray], first: int = 0) -> 
         look = style.line_style(index)
         lines += ax.plot(epochs_of(values), values, label=label, marker=marker, **look)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.margins(x=0.02)
     return lines
 
 

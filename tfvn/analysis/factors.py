@@ -10,6 +10,9 @@ _SMALLEST_GAIN = 1e-6
 _SMALLEST_ERROR = 1e-20
 _ITERATIONS = 1000
 
+# The smallest value of a matrix of low rank, relative to the smallest scale.
+_SMALLEST_SCALE = 0.1
+
 # The smallest factor, relative to a typical one. Training moves the logarithms of the
 # factors: one that is practically zero would stay there.
 _SMALLEST_FACTOR = 1e-3
@@ -19,8 +22,8 @@ def low_rank_scales(scales: np.ndarray, rank: int) -> np.ndarray:
     """Returns the matrix of low rank nearest to a matrix of scales, kept positive.
 
     It is the truncated singular value decomposition. That may have negative values, so
-    values below the smallest scale are raised to it. As no scale is smaller, this brings
-    every value nearer to its scale.
+    values below a tenth of the smallest scale are raised to it. As no scale is smaller, this
+    brings such a value nearer to its scale.
 
     Args:
         scales: Matrix of positive standard deviations.
@@ -41,7 +44,7 @@ def low_rank_scales(scales: np.ndarray, rank: int) -> np.ndarray:
     scales, rank = _checked(scales, rank)
     left, singular, right = np.linalg.svd(scales, full_matrices=False)
     truncated = (left[:, :rank] * singular[:rank]) @ right[:rank]
-    return np.maximum(truncated, scales.min())
+    return np.maximum(truncated, _SMALLEST_SCALE * scales.min())
 
 
 def nearest_factors(scales: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:

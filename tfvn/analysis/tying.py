@@ -30,10 +30,10 @@ def tie(
     With `posterior="k_tied"` the layers become k-tied layers, which store about half as many
     numbers, with the positive factors that `tfvn.tie` finds by a non-negative matrix
     factorisation. With `posterior="mean_field"` they stay mean-field layers, and their
-    scales are the truncated singular value decomposition, as in the paper; values below the
-    smallest scale of the kernel are raised to it. Of all matrices of that rank, the truncated
-    decomposition is the nearest to the scales; that of a k-tied layer is a little farther
-    away, because its factors are positive.
+    scales are the truncated singular value decomposition, as in the paper; values below a
+    tenth of the kernel's smallest scale, which may be negative, are raised to it. Of all
+    matrices of that rank, the truncated decomposition is the nearest to the scales; that of
+    a k-tied layer is a little farther away, because its factors are positive.
 
     Of the model's layers, these can be tied: mean-field layers; k-tied layers of a higher
     rank (of a lower rank they keep their scales); and Gaussian-dropout layers with

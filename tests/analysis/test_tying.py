@@ -276,7 +276,8 @@ def test_in_models_of_all_kinds(make, posterior, tmp_path):
 
 def test_is_trained_further_predicted_with_and_exported(tmp_path):
     model = mlp()
-    model.compile({"mean": "adam", "scale": "sgd"}, "mse", kl_schedule=0.5)
+    optimizer = {"mean": "adam", "scale": "sgd"}
+    model.compile(optimizer, "mse", kl_schedule=0.5, jit_compile=False)
     model.fit(X, Y, verbose=0)
     tied = tfvn.tie(model, 2)
     before = scales(tied.layers[0])

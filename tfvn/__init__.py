@@ -16,7 +16,13 @@ from tfvn import (
     priors,
     serving,
 )
-from tfvn.analysis import jensen_gap
+from tfvn.analysis import (
+    explained_variance,
+    jensen_gap,
+    tie,
+    to_variance,
+    zero_mean_bound,
+)
 from tfvn.layers import (
     GaussianDropoutConv1D,
     GaussianDropoutConv2D,
@@ -153,6 +159,7 @@ __all__ = [
     "distributions",
     "ensemble_predict",
     "estimators",
+    "explained_variance",
     "export_ensemble",
     "extending",
     "jensen_gap",
@@ -170,7 +177,10 @@ __all__ = [
     "sample_model",
     "schedules",
     "serving",
+    "tie",
+    "to_variance",
     "variable_groups",
+    "zero_mean_bound",
     "zero_mean_predict",
 ]
 

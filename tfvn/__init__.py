@@ -17,6 +17,7 @@ from tfvn import (
     serving,
 )
 from tfvn.analysis import jensen_gap
+from tfvn.analysis.summary import summary
 from tfvn.layers import (
     GaussianDropoutConv1D,
     GaussianDropoutConv2D,
@@ -78,6 +79,7 @@ from tfvn.prediction import (
     sample_model,
     zero_mean_predict,
 )
+from tfvn.reports import report
 from tfvn.serving import export_ensemble
 from tfvn.training import (
     Model,
@@ -167,9 +169,11 @@ __all__ = [
     "plots",
     "posteriors",
     "priors",
+    "report",
     "sample_model",
     "schedules",
     "serving",
+    "summary",
     "variable_groups",
     "zero_mean_predict",
 ]

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from _tfvn_command import CommandError
-from tfvn.cli.shared import first_line, mistakes, table
+from tfvn.cli.shared import check_output, first_line, mistakes
 from tfvn.serving import versions
 from tfvn.serving.endpoints import SEED
 from tfvn.serving.saved_model import SavedModel
+from tfvn.utils.tables import text_table
 
 # The largest numbers of rows and of values per cell that are printed.
 _MOST_ROWS = 10
@@ -34,7 +35,7 @@ def run(
         output: A file for the answer; `None` prints its first rows.
     """
     with mistakes():
-        _check_output(output)
+        check_output(output)
         answer = ask(path, _load_arrays(input), signature, seed)
         if output is not None:
             # Opened here, because NumPy would add a suffix to the name.
@@ -119,7 +120,7 @@ def show(answer: Mapping[str, np.ndarray]) -> str:
         [str(row), *(_values(c[row]) if row < len(c) else "" for c in columns)]
         for row in range(min(count, _MOST_ROWS))
     ]
-    lines = table(["row", *answer], rows)
+    lines = text_table(["row", *answer], rows)
     if count > _MOST_ROWS:
         lines.append(f"... and {count - _MOST_ROWS} more rows")
     return "\n".join(lines)
@@ -153,14 +154,3 @@ def _load_arrays(path: pathlib.Path) -> dict[str, Any]:
     if not arrays:
         raise CommandError(f"the input must have an array. Received: {path} with none")
     return arrays
-
-
-def _check_output(path: pathlib.Path | None) -> None:
-    """Raises before the computation if its result could not be written."""
-    if path is None:
-        return
-    if path.is_dir() or not path.parent.is_dir():
-        raise CommandError(
-            "the output must be a file in a directory that exists. "
-            f"Received: --output {path}"
-        )

@@ -158,8 +158,8 @@ def _row(name: str, layer: Any, cell: Any) -> LayerRow | None:
         )
     if isinstance(cell, NoiseLayer) or _draws_noise(cell):
         has_kl = isinstance(cell, NoisyKernelLayer) and cell.has_kl
-        divergence = float(cell.negative_log_prior()) if has_kl else None
-        return LayerRow(**common, kind=NOISE, remark=_noise(cell), kl=divergence)
+        common["kl"] = float(cell.negative_log_prior()) if has_kl else None
+        return LayerRow(**common, kind=NOISE, remark=_noise(cell))
     if weights:
         return LayerRow(**common, kind=PLAIN, remark=_counterpart(shown))
     return None

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from _tfvn_command import CommandError
-from tfvn.cli.shared import check_output, first_line, mistakes
+from tfvn.cli.shared import check_output, load_arrays, mistakes
 from tfvn.serving import versions
 from tfvn.serving.endpoints import SEED
 from tfvn.serving.saved_model import SavedModel
@@ -36,7 +35,7 @@ def run(
     """
     with mistakes():
         check_output(output)
-        answer = ask(path, _load_arrays(input), signature, seed)
+        answer = ask(path, load_arrays(input), signature, seed)
         if output is not None:
             # Opened here, because NumPy would add a suffix to the name.
             with output.open("wb") as file:
@@ -131,26 +130,3 @@ def _values(value: np.ndarray) -> str:
     form = "{:.4g}" if flat.dtype.kind in "biuf" else "{}"
     shown = " ".join(map(form.format, flat[:_MOST_VALUES]))
     return f"{shown} ..." if flat.size > _MOST_VALUES else shown
-
-
-def _load_arrays(path: pathlib.Path) -> dict[str, Any]:
-    """Returns the arrays of a file by name; that of a .npy file is called `""`."""
-    try:
-        # Opened here, because NumPy would not close a file that it cannot read.
-        with path.open("rb") as file:
-            loaded = np.load(file)
-            if isinstance(loaded, np.ndarray):
-                return {"": loaded}
-            arrays = dict(loaded)
-    except OSError:
-        raise
-    # Whatever NumPy raises, the cause is the file.
-    except Exception as error:
-        raise CommandError(
-            "the input must be a .npy or .npz file of numbers or strings, written by "
-            f"`numpy.save` or `numpy.savez` without pickled objects. Received: {path}: "
-            f"{first_line(error)}"
-        ) from error
-    if not arrays:
-        raise CommandError(f"the input must have an array. Received: {path} with none")
-    return arrays

@@ -3,8 +3,10 @@
 import contextlib
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from _tfvn_command import CommandError
@@ -60,3 +62,26 @@ def check_output(path: pathlib.Path | None) -> None:
             "the output must be a file in a directory that exists. "
             f"Received: --output {path}"
         )
+
+
+def load_arrays(path: pathlib.Path) -> dict[str, Any]:
+    """Returns the arrays of a file by name; that of a .npy file is called `""`."""
+    try:
+        # Opened here, because NumPy would not close a file that it cannot read.
+        with path.open("rb") as file:
+            loaded = np.load(file)
+            if isinstance(loaded, np.ndarray):
+                return {"": loaded}
+            arrays = dict(loaded)
+    except OSError:
+        raise
+    # Whatever NumPy raises, the cause is the file.
+    except Exception as error:
+        raise CommandError(
+            "the input must be a .npy or .npz file of numbers or strings, written by "
+            f"`numpy.save` or `numpy.savez` without pickled objects. Received: {path}: "
+            f"{first_line(error)}"
+        ) from error
+    if not arrays:
+        raise CommandError(f"the input must have an array. Received: {path} with none")
+    return arrays

@@ -59,11 +59,13 @@ def render(figure: Figure, size: tuple[float, float] = (5.0, 3.4)) -> dict[str, 
         figure: The figure.
         size: Width and height, in inches.
     """
-    from matplotlib.figure import Figure as Canvas
+    from matplotlib import figure as mpl_figure
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     # Not by pyplot, which would keep the figure, and show it in a notebook.
-    canvas = Canvas(figsize=size, layout="constrained")
-    ax = canvas.subplots()
+    drawing = mpl_figure.Figure(size, dpi=_DPI, layout="constrained", facecolor="none")
+    canvas = FigureCanvasAgg(drawing)
+    ax = drawing.subplots()
     ax.set_prop_cycle(color=_COLORS)
     figure.draw(ax)
     ax.spines[["top", "right"]].set_visible(False)
@@ -71,7 +73,10 @@ def render(figure: Figure, size: tuple[float, float] = (5.0, 3.4)) -> dict[str, 
     for page, ink in INKS.items():
         _write_in(ax, ink)
         buffer = io.BytesIO()
-        canvas.savefig(buffer, format="png", dpi=_DPI, transparent=True)
+        # `savefig` would draw everything twice.
+        canvas.print_png(buffer)
+        # The layout stays that of the first, and takes as long as the drawing.
+        drawing.set_layout_engine("none")
         uris[page] = data_uri(buffer.getvalue())
     return uris
 
@@ -89,6 +94,8 @@ def histogram_of(name: str, spread: Spread) -> Figure:
         # One value, such as the log alpha of a layer, has a bin of its own.
         ax.hist(values, bins=40 if np.ptp(values) > 0 else 1, color=_COLORS[0])
         ax.set(xlabel=_AXES[spread.measure], ylabel="weights")
+        ax.locator_params(nbins=4)
+        ax.ticklabel_format(useOffset=False)
 
     zero = f"; {spread.sparsity:.1%} are exactly zero" if spread.sparsity else ""
     middle = np.median(values)

@@ -107,11 +107,12 @@ class Classes(Outcome):
             y = y.argmax(axis=1)  # one-hot
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
-        if y.shape != (len(mean),) or not np.all(np.isin(y, np.arange(num_classes))):
+        wrong = np.setdiff1d(y, np.arange(num_classes))
+        if y.shape != (len(mean),) or len(wrong):
             raise ValueError(
                 f"Argument `y` must have an integer from 0 to {num_classes - 1}, or a "
                 f"one-hot row, for each of {len(mean)} examples. Received: y of shape "
-                f"{y.shape} with values from {y.min(initial=0)} to {y.max(initial=0)}"
+                f"{y.shape}, with values such as {wrong[:3].tolist() or y[:1].tolist()}"
             )
         return y.astype("int64")
 
@@ -176,7 +177,7 @@ class Classes(Outcome):
         best = int(p.argmax())
         return {
             "true": self._label(int(self.y[row])),
-            "said": f"{self._label(best)} ({p[best]:.0%})",
+            "predicted": f"{self._label(best)} ({p[best]:.0%})",
         }
 
     def _label(self, index: int) -> str:
@@ -211,7 +212,7 @@ class Numbers(Outcome):
     def said(self, row: int) -> dict[str, str]:
         mean, std = np.ravel(self.answer.mean[row]), np.ravel(self.answer.std[row])
         said = ", ".join(f"{m:.4g} ± {s:.2g}" for m, s in zip(mean, std, strict=True))
-        return {"true": _listed(self.y[row]), "said": said}
+        return {"true": _listed(self.y[row]), "predicted": said}
 
 
 class Distributions(Numbers):

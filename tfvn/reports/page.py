@@ -63,7 +63,7 @@ class Contents(NamedTuple):
 
 def write(contents: Contents) -> str:
     """Returns the page."""
-    title = f"{contents.summary.name}: report"
+    title = f"Report on {contents.summary.name}"
     sections = [
         _predictions(contents),
         _uncertainty(contents),
@@ -84,7 +84,7 @@ def write(contents: Contents) -> str:
 </head>
 <body>
 <header>
-<h1>{_escape(contents.summary.name)}</h1>
+<h1>{_escape(title)}</h1>
 <p>{_escape(contents.lead)}</p>
 </header>
 <main>
@@ -245,7 +245,7 @@ def _posteriors(contents: Contents) -> str:
 
 
 def _figures(figures: Sequence[Figure], style: str = "") -> str:
-    size = (4.0, 2.7) if style else (5.0, 3.4)
+    size = (3.0, 2.1) if style else (5.0, 3.4)
     shown = "".join(_figure(figure, size) for figure in figures)
     return f'<div class="{f"figures {style}".strip()}">{shown}</div>'
 

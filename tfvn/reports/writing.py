@@ -1,7 +1,7 @@
 """Makes a report: predicts, measures, and writes the page."""
 
 import dataclasses
-import datetime
+import datetime as dt
 import html
 import os
 import pathlib
@@ -46,7 +46,7 @@ class Report:
 
     def __repr__(self) -> str:
         lines = [f"Report on {self.summary.name!r}, in {self.path}:"]
-        lines += [f"  {name:<24}{value:.4g}" for name, value in self.measures.items()]
+        lines += [f"  {name:<30}{value:.4g}" for name, value in self.measures.items()]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -207,14 +207,15 @@ def _auroc(inside: np.ndarray, outside: np.ndarray) -> float:
 
 def _posteriors(model: keras.Model) -> tuple[list[Figure], list[str]]:
     """Returns a histogram for each random weight, and what they are histograms of."""
-    figures, measures = [], {}
+    figures: list[Figure] = []
+    measures: list[str] = []
     for name, layer in random_layers(model):
         for weight, posterior in layer.posteriors.items():
             spread = spread_of(posterior)
             if np.isfinite(spread.values).any():
                 figures.append(histogram_of(f"{name}, {weight}", spread))
-                measures[spread.measure] = None
-    return figures, list(measures)
+                measures.append(spread.measure)
+    return figures, list(dict.fromkeys(measures))
 
 
 def _limited(
@@ -232,10 +233,11 @@ def _limited(
             f"{[str(array.dtype) for array in arrays]}"
         )
     (count,) = rows
-    if check_count("limit", limit, or_none=True) is None or count <= limit:
+    size = check_count("limit", limit, or_none=True)
+    if size is None or count <= size:
         return x, None if y is None else np.asarray(y)
     # At random, because files are often sorted by class.
-    chosen = np.random.default_rng(seed).choice(count, limit, replace=False)
+    chosen = np.random.default_rng(seed).choice(count, size, replace=False)
     chosen.sort()
     return (
         keras.tree.map_structure(lambda array: array[chosen], x),
@@ -270,7 +272,7 @@ def _lead(
 
 def _notes(command: str | None, seconds: float) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in VERSIONS.items())
-    today = datetime.datetime.now(datetime.UTC).date()
+    today = dt.datetime.now(dt.UTC).date()
     return [
         f"Made by {command or 'tfvn.report'} on {today}, in {seconds:.1f} s.",
         f"{versions}.",

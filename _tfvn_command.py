@@ -39,6 +39,8 @@ examples:
                                 show the signatures and layers of an export
   tfvn predict saved_models/digits --input images.npy
                                 predict the rows of a file, without a server
+  tfvn report model.keras --data digits
+                                write a page on how certain a model is
   tfvn COMMAND --help           show what a command does, and its options
 """
 
@@ -68,8 +70,9 @@ Show what is in a saved model.
 
 For an export of `tfvn.export_ensemble`, or the newest version in a directory
 of exports: its signatures with names, types and shapes, the number of draws,
-the posteriors of its layers, and the other versions. For a `.keras` file: its
-stochastic layers.
+the posteriors of its layers, and the other versions. For a `.keras` file: the
+posteriors of its layers, their KL, and how certain their weights are, as
+`tfvn.summary` shows them.
 """
 
 _INSPECT_EXAMPLES = """\
@@ -93,6 +96,26 @@ examples:
   tfvn predict saved_models/digits --input images.npy --seed 1
   tfvn predict saved_models/digits --input images.npy \\
       --signature samples --output samples.npz
+"""
+
+_REPORT = """\
+Write a page of HTML about a saved model: how good its predictions are, and how
+certain. It shows accuracy, calibration, uncertainty on usual data and on data
+from outside of the distribution, the least certain examples, and the posterior
+of each layer. For a model that predicts distributions of numbers it shows the
+coverage and the width of intervals instead of the accuracy.
+
+Data are the name of a data set of `tfvn.datasets`, the test split of which is
+used, or a .npz file with arrays `x` and `y` (or `x_test` and `y_test`),
+prepared as in training. The page needs no network, and the command needs
+matplotlib: pip install "tfvn[plots]".
+"""
+
+_REPORT_EXAMPLES = """\
+examples:
+  tfvn report model.keras --data digits
+  tfvn report model.keras --data mnist --ood fashion_mnist -o mnist.html
+  tfvn report model.keras --data test.npz --num-samples 50 --limit 500
 """
 
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -193,6 +216,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_quickstart(commands)
     _add_inspect(commands)
     _add_predict(commands)
+    _add_report(commands)
     return parser
 
 
@@ -218,15 +242,7 @@ def _add_quickstart(commands: Any) -> None:
         metavar="N",
         help="number of training epochs (default: %(default)s)",
     )
-    parser.add_argument(
-        "--seed",
-        type=_integer_from(0, _LARGEST_SEED),
-        default=0,
-        metavar="N",
-        help="seed of the initial weights, the shuffling and the noise, from 0 to "
-        "2147483647 "
-        "(default: %(default)s)",
-    )
+    _add_seed(parser, "seed of the initial weights, the shuffling and the noise", 0)
     parser.add_argument(
         "--export",
         type=pathlib.Path,
@@ -234,6 +250,17 @@ def _add_quickstart(commands: Any) -> None:
         metavar="PATH",
         help="directory to export to; every run adds a new version "
         "(default: %(default)s)",
+    )
+
+
+def _add_seed(parser: Any, meaning: str, default: int | None) -> None:
+    usual = "fresh noise" if default is None else default
+    parser.add_argument(
+        "--seed",
+        type=_integer_from(0, _LARGEST_SEED),
+        default=default,
+        metavar="N",
+        help=f"{meaning}, from 0 to {_LARGEST_SEED} (default: {usual})",
     )
 
 
@@ -279,19 +306,67 @@ def _add_predict(commands: Any) -> None:
         metavar="NAME",
         help="signature to call (default: serving_default, or seeded if --seed is given)",
     )
-    parser.add_argument(
-        "--seed",
-        type=_integer_from(0, _LARGEST_SEED),
-        metavar="N",
-        help="seed that makes the answer repeatable, from 0 to 2147483647 (default: new "
-        "noise in every call)",
-    )
+    _add_seed(parser, "seed that makes the answer repeatable", None)
     parser.add_argument(
         "--output",
         type=pathlib.Path,
         metavar="FILE",
         help="a .npz file to write the whole answer to; an existing file is replaced "
         "(default: print the first rows)",
+    )
+
+
+def _add_report(commands: Any) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="write a page on how good and how certain a saved model is",
+        description=_REPORT,
+        epilog=_REPORT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "path", type=pathlib.Path, metavar="MODEL", help="a .keras file"
+    )
+    parser.add_argument(
+        "--data",
+        required=True,
+        metavar="NAME|FILE",
+        help="a data set by name, or a .npz file with `x` and `y`",
+    )
+    parser.add_argument(
+        "--ood",
+        metavar="NAME|FILE",
+        help="data from outside of the distribution; a file needs no `y`",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=pathlib.Path,
+        default=pathlib.Path("report.html"),
+        metavar="FILE",
+        help="the page, replaced if it exists (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--num-samples",
+        type=_integer_from(1),
+        default=20,
+        metavar="N",
+        help="draws of the noise for each example (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=_integer_from(1),
+        default=2000,
+        metavar="N",
+        help="use at most N examples, chosen at random (default: %(default)s)",
+    )
+    _add_seed(parser, "fixes the noise and the choice of examples", 0)
+    parser.add_argument(
+        "--outputs",
+        default="auto",
+        metavar="KIND",
+        help="what the outputs are, if the saved model does not tell: logits, "
+        "probabilities, normal, ... as in `tfvn.ensemble_predict`",
     )
 
 

@@ -23,6 +23,7 @@ from tfvn.analysis import (
     to_variance,
     zero_mean_bound,
 )
+from tfvn.analysis.summary import summary
 from tfvn.layers import (
     GaussianDropoutConv1D,
     GaussianDropoutConv2D,
@@ -84,6 +85,7 @@ from tfvn.prediction import (
     sample_model,
     zero_mean_predict,
 )
+from tfvn.reports import report
 from tfvn.serving import export_ensemble
 from tfvn.training import (
     Model,
@@ -174,9 +176,11 @@ __all__ = [
     "plots",
     "posteriors",
     "priors",
+    "report",
     "sample_model",
     "schedules",
     "serving",
+    "summary",
     "tie",
     "to_variance",
     "variable_groups",

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from _tfvn_command import CommandError
-from tfvn.cli.shared import first_line, mistakes, table
+from tfvn.cli.shared import check_output, load_arrays, mistakes
 from tfvn.serving import versions
 from tfvn.serving.endpoints import SEED
 from tfvn.serving.saved_model import SavedModel
+from tfvn.utils.tables import text_table
 
 # The largest numbers of rows and of values per cell that are printed.
 _MOST_ROWS = 10
@@ -34,8 +34,8 @@ def run(
         output: A file for the answer; `None` prints its first rows.
     """
     with mistakes():
-        _check_output(output)
-        answer = ask(path, _load_arrays(input), signature, seed)
+        check_output(output)
+        answer = ask(path, load_arrays(input), signature, seed)
         if output is not None:
             # Opened here, because NumPy would add a suffix to the name.
             with output.open("wb") as file:
@@ -122,7 +122,7 @@ def show(answer: Mapping[str, np.ndarray]) -> str:
         [str(row), *(_values(c[row]) if row < len(c) else "" for c in columns)]
         for row in range(min(count, _MOST_ROWS))
     ]
-    lines = table(["row", *answer], rows)
+    lines = text_table(["row", *answer], rows)
     if count > _MOST_ROWS:
         lines.append(f"... and {count - _MOST_ROWS} more rows")
     return "\n".join(lines)
@@ -133,40 +133,3 @@ def _values(value: np.ndarray) -> str:
     form = "{:.4g}" if flat.dtype.kind in "biuf" else "{}"
     shown = " ".join(map(form.format, flat[:_MOST_VALUES]))
     return f"{shown} ..." if flat.size > _MOST_VALUES else shown
-
-
-def _load_arrays(path: pathlib.Path) -> dict[str, Any]:
-    """Returns the arrays of a file by name; that of a .npy file is called `""`."""
-    try:
-        # Opened here, because NumPy would not close a file that it cannot read.
-        with path.open("rb") as file:
-            loaded = np.load(file)
-            if isinstance(loaded, np.ndarray):
-                return {"": loaded}
-            arrays = dict(loaded)
-    except OSError:
-        raise
-    # Whatever NumPy raises, the cause is the file.
-    except Exception as error:
-        raise CommandError(
-            "`--input` must be a .npy or .npz file of numbers or strings, written by "
-            f"`numpy.save` or `numpy.savez` without pickled objects. Received: {path}: "
-            f"{first_line(error)}"
-        ) from error
-    if not arrays:
-        raise CommandError(
-            f"`--input` must contain at least one array. Received: {path}, which is "
-            "empty"
-        )
-    return arrays
-
-
-def _check_output(path: pathlib.Path | None) -> None:
-    """Raises before the computation if its result could not be written."""
-    if path is None:
-        return
-    if path.is_dir() or not path.parent.is_dir():
-        raise CommandError(
-            "`--output` must be a file in a directory that exists. Received: --output "
-            f"{path}"
-        )

@@ -8,7 +8,7 @@ from tfvn.estimators.sequence_weights import FlippedWeights, HeldWeights
 from tfvn.kernel import LinearOp
 from tfvn.posteriors.base import Posterior
 from tfvn.random import SeedGenerator
-from tfvn.utils.registry import Registry
+from tfvn.utils.registry import Part, Registry
 
 Tensor = Any
 Held = HeldWeights | FlippedWeights
@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
     noise: Tensor | None = None
 
 
-class Estimator(abc.ABC):
+class Estimator(Part, abc.ABC):
     """A way to sample `sum(linear_op(inputs, kernel))` for random kernels.
 
     To add one, subclass this and register the class with an alias and its support table:
@@ -56,7 +56,6 @@ class Estimator(abc.ABC):
         draws_noise: Whether two calls differ at all.
     """
 
-    alias: str
     noise_per_example: bool = False
     draws_weights: bool = False
     draws_noise: bool = True
@@ -107,10 +106,3 @@ class Estimator(abc.ABC):
             f"`{type(self).__name__}` has a `prepare` method, so it needs a `redraw` "
             "method as well; define both or neither."
         )
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Estimator":
-        return cls(**config)

@@ -140,10 +140,14 @@ class RandomWeightsLayer(WeightedKL):
         return estimator.noise_per_example if estimator.draws_noise else None
 
     @property
+    def estimates_kl(self) -> bool:
+        """Whether a part of the KL is estimated from a sample of the weights."""
+        return any(weight.is_estimated for weight in self._random_weights)
+
+    @property
     def shares_kl_sample(self) -> bool:
         """Whether a KL is estimated from the weights that the forward pass samples."""
-        is_estimated = any(weight.is_estimated for weight in self._random_weights)
-        return is_estimated and self.estimator_in_use.draws_weights
+        return self.estimates_kl and self.estimator_in_use.draws_weights
 
     def posterior_distribution(self, weight: str = "kernel") -> tfd.Distribution:
         """Returns the distribution of the kernel, a batch of scalar weights.
@@ -164,6 +168,11 @@ class RandomWeightsLayer(WeightedKL):
     def posteriors(self) -> dict[str, Posterior]:
         """The posterior of each random weight, by name."""
         return {weight.name: weight.posterior for weight in self._random_weights}
+
+    @property
+    def resolved_priors(self) -> dict[str, Any]:
+        """The prior of each random weight, by name, with `"auto"` resolved."""
+        return {weight.name: weight.prior for weight in self._random_weights}
 
     @keras.Layer.trainable.setter
     def trainable(self, value: bool) -> None:

@@ -21,7 +21,8 @@ FACTS = "ensemble.json"
 CARD = "README.md"
 LABELS = "labels.txt"
 
-_VERSIONS = {
+# The versions with which an export, or a report, is made.
+VERSIONS = {
     "tfvn": version("tfvn"),
     "tensorflow": tf.__version__,
     "keras": keras.__version__,
@@ -101,7 +102,7 @@ def write(
         "labels": labels,
         "parameters": model.count_params(),
         "layers": layers,
-        "versions": _VERSIONS,
+        "versions": VERSIONS,
     }
     (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
     rows = [
@@ -112,7 +113,7 @@ def write(
         name=model.name,
         num_samples=num_samples,
         parameters=model.count_params(),
-        tfvn=_VERSIONS["tfvn"],
+        tfvn=VERSIONS["tfvn"],
         outputs=", ".join(names),
         signatures="\n".join(rows),
     )

@@ -1,9 +1,56 @@
 """Aliases for the parts of a layer, and their serialization."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+
+
+class Part:
+    """A part of a layer: a posterior or an estimator.
+
+    A subclass is registered under an alias, and returns the arguments of its constructor
+    from `get_config`. From these its text is made, without those that have their default.
+    """
+
+    alias: str
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        usual = _arguments(_default_config(type(self)))
+        given = _arguments(self.get_config())
+        shown = [text for text in given if text not in usual]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _default_config(cls: type) -> dict[str, Any]:
+    """Returns the config of a part that is made without arguments, if it can be."""
+    needed = [
+        parameter
+        for parameter in inspect.signature(cls).parameters.values()
+        if parameter.default is parameter.empty
+    ]
+    return {} if needed else cls().get_config()
+
+
+def _arguments(config: Mapping[str, Any]) -> list[str]:
+    """Returns the arguments of a constructor as one writes them."""
+    return [f"{name}={_value(value)}" for name, value in config.items()]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict) and "class_name" in value:
+        # An object as Keras saves it, such as an initializer.
+        given = {k: v for k, v in value["config"].items() if v is not None}
+        return f"{value['class_name']}({', '.join(_arguments(given))})"
+    return repr(value)
 
 
 class Registry:

@@ -16,7 +16,7 @@ from tfvn import (
     priors,
     serving,
 )
-from tfvn.analysis import jensen_gap
+from tfvn.analysis import jensen_gap, prune, pruning_curve, sparsity
 from tfvn.layers import (
     GaussianDropoutConv1D,
     GaussianDropoutConv2D,
@@ -167,9 +167,12 @@ __all__ = [
     "plots",
     "posteriors",
     "priors",
+    "prune",
+    "pruning_curve",
     "sample_model",
     "schedules",
     "serving",
+    "sparsity",
     "variable_groups",
     "zero_mean_predict",
 ]

@@ -18,6 +18,7 @@ from tfvn.distributions import (
     LogUniform,
     LogVarianceNormal,
     MultiplicativeNormal,
+    PrunedWeights,
     ZeroMeanNormal,
     ZeroMeanUniform,
 )
@@ -164,8 +165,12 @@ def monte_carlo(
         weights: A reparameterized sample of `posterior`.
 
     Returns:
-        `log q(weights) - log p(weights)`.
+        `log q(weights) - log p(weights)`, and 0 for weights that are pruned.
     """
+    if isinstance(posterior, PrunedWeights):
+        weights = posterior.kept_or_mean(weights)
+        divergence = monte_carlo(posterior.distribution, prior, weights)
+        return posterior.kept_or_zero(divergence)
     # Some priors have a pole at zero, and a sampled weight may be exactly zero.
     is_zero = tf.abs(weights) < _SMALLEST_WEIGHT
     off_zero = tf.where(is_zero, tf.cast(_SMALLEST_WEIGHT, weights.dtype), weights)
@@ -294,3 +299,9 @@ def _uniform_normal(q: tfd.Uniform, p: tfd.Normal, name: str | None = None) -> T
         entropy = tf.math.log(q.range())
         log_normalizer = 0.5 * np.log(2.0 * np.pi) + tf.math.log(p.scale)
         return log_normalizer + second_moment / (2.0 * tf.square(p.scale)) - entropy
+
+
+@tfd.RegisterKL(PrunedWeights, tfd.Distribution)
+def _of_kept_weights(q: PrunedWeights, p: Any, name: str | None = None) -> Tensor:
+    with tf.name_scope(name or "kl_of_kept_weights"):
+        return q.kept_or_zero(tfd.kl_divergence(q.distribution, p))

@@ -78,7 +78,7 @@ class TestInputFiles:
         else:
             written(path, FILES[name])
         error = refused(capsys, "predict", export, "--input", path)
-        assert "`--input` must be a .npy or .npz file" in error
+        assert "an input must be a .npy or .npz file" in error
         assert str(path) in error
 
     def test_that_are_missing(self, export, tmp_path, capsys):

@@ -1,15 +1,22 @@
 """Measures of models and of their parts, and changes of trained models."""
 
+from tfvn.analysis.curves import PruningCurve, pruning_curve
 from tfvn.analysis.jensen import JensenGap, jensen_gap
+from tfvn.analysis.pruning import Sparsity, prune, sparsity
 from tfvn.analysis.spectrum import explained_variance
 from tfvn.analysis.tying import tie
 from tfvn.analysis.zero_mean import ZeroMeanBound, to_variance, zero_mean_bound
 
 __all__ = [
     "JensenGap",
+    "PruningCurve",
+    "Sparsity",
     "ZeroMeanBound",
     "explained_variance",
     "jensen_gap",
+    "prune",
+    "pruning_curve",
+    "sparsity",
     "tie",
     "to_variance",
     "zero_mean_bound",

@@ -59,7 +59,7 @@ def check_output(path: pathlib.Path | None) -> None:
         return
     if path.is_dir() or not path.parent.is_dir():
         raise CommandError(
-            "the output must be a file in a directory that exists. "
+            "`--output` must be a file in a directory that exists. "
             f"Received: --output {path}"
         )
 
@@ -78,10 +78,12 @@ def load_arrays(path: pathlib.Path) -> dict[str, Any]:
     # Whatever NumPy raises, the cause is the file.
     except Exception as error:
         raise CommandError(
-            "the input must be a .npy or .npz file of numbers or strings, written by "
+            "an input must be a .npy or .npz file of numbers or strings, written by "
             f"`numpy.save` or `numpy.savez` without pickled objects. Received: {path}: "
             f"{first_line(error)}"
         ) from error
     if not arrays:
-        raise CommandError(f"the input must have an array. Received: {path} with none")
+        raise CommandError(
+            f"an input must contain at least one array. Received: {path} with none"
+        )
     return arrays

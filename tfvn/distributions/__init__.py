@@ -15,6 +15,7 @@ from tfvn.distributions.noise import (
     noise_law,
     register_noise,
 )
+from tfvn.distributions.pruned_weights import PrunedWeights
 from tfvn.distributions.rayleigh import Rayleigh
 from tfvn.distributions.scale_mixture import ScaleMixture
 from tfvn.distributions.serialization import deserialize, register, serialize
@@ -35,6 +36,7 @@ __all__ = [
     "LogUniform",
     "LogVarianceNormal",
     "MultiplicativeNormal",
+    "PrunedWeights",
     "Rayleigh",
     "ScaleMixture",
     "SpikeAndSlab",

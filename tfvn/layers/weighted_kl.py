@@ -263,6 +263,10 @@ def _cast(distribution: tfd.Distribution, dtype: tf.DType) -> tfd.Distribution:
 def _map_parameters(
     function: Callable[[Tensor], Tensor], distribution: tfd.Distribution
 ) -> tfd.Distribution:
-    parameters = distribution.parameters.items()
-    tensors = {key: function(value) for key, value in parameters if tf.is_tensor(value)}
-    return distribution.copy(**tensors)
+    mapped = {}
+    for key, value in distribution.parameters.items():
+        if isinstance(value, tfd.Distribution):
+            mapped[key] = _map_parameters(function, value)
+        elif tf.is_tensor(value) and value.dtype.is_floating:
+            mapped[key] = function(value)
+    return distribution.copy(**mapped)

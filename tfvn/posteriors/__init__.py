@@ -4,6 +4,7 @@ from tfvn.posteriors.base import Posterior, get, register, serialize
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
 from tfvn.posteriors.k_tied import KTied
 from tfvn.posteriors.mean_field import MeanField
+from tfvn.posteriors.pruned import Pruned
 from tfvn.posteriors.variance import Variance
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "KTied",
     "MeanField",
     "Posterior",
+    "Pruned",
     "Variance",
     "get",
     "register",

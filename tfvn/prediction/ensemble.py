@@ -14,6 +14,7 @@ from tfvn import estimators, passes
 from tfvn.layers.base import stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
+from tfvn.posteriors.pruned import unpruned
 from tfvn.posteriors.without_mean import WithoutMean
 from tfvn.prediction.data import at_least_one_row, checked_rows, length
 from tfvn.prediction.distribution import PredictiveDistribution
@@ -167,7 +168,8 @@ def zero_mean_predict(
     - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
     """
     layers: list[Any] = stochastic_layers(model)
-    if not any(isinstance(layer.posterior, GaussianDropout) for layer in layers):
+    posteriors = [unpruned(layer.posterior) for layer in layers]
+    if not any(isinstance(posterior, GaussianDropout) for posterior in posteriors):
         raise ValueError(
             "Argument `model` must have a Gaussian-dropout layer, because only in such "
             f"layers are the means set to zero. Received: model={model.name!r}, which "
@@ -225,7 +227,7 @@ def mean_predict(
 
 
 def _without_mean(reading: Any) -> Any:
-    is_dropout = isinstance(reading, GaussianDropout)
+    is_dropout = isinstance(unpruned(reading), GaussianDropout)
     return WithoutMean(reading) if is_dropout else reading
 
 

@@ -69,6 +69,7 @@ class Registry:
         self.kind = kind
         self._add_support = add_support
         self._classes: dict[str, type] = {}
+        self._without_alias: list[type] = []
 
     @property
     def aliases(self) -> list[str]:
@@ -76,22 +77,26 @@ class Registry:
         return sorted(self._classes)
 
     def register(
-        self, alias: str, package: str = "tfvn", **support: Any
+        self, alias: str | None = None, package: str = "tfvn", **support: Any
     ) -> Callable[[type], type]:
         """Returns a class decorator that registers a part under `alias`.
 
         Args:
-            alias: The name that users write.
+            alias: The name that users write; `None` for a part around another part, which
+                users make from its class.
             package: The package under which Keras saves the class; that of the library is
                 `"tfvn"`.
             **support: Rows of the support tables, see `tfvn.support`.
         """
 
         def decorator(cls: type) -> type:
-            if self._add_support is not None:
-                self._add_support(alias, cls, **support)
             name = f"{self.kind}.{cls.__name__}"
             keras.saving.register_keras_serializable(package, name)(cls)
+            if alias is None:
+                self._without_alias.append(cls)
+                return cls
+            if self._add_support is not None:
+                self._add_support(alias, cls, **support)
             cls.alias = alias  # type: ignore[attr-defined]
             self._classes[alias] = cls
             return cls
@@ -104,7 +109,7 @@ class Registry:
             identifier = keras.saving.deserialize_keras_object(identifier)
         if isinstance(identifier, str) and identifier in self._classes:
             return self._classes[identifier]()
-        if isinstance(identifier, tuple(self._classes.values())):
+        if isinstance(identifier, (*self._classes.values(), *self._without_alias)):
             return identifier
         raise ValueError(
             f"Unknown {self.kind}: expected one of {self.aliases}, or an instance of a "

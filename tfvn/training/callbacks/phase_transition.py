@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfvn.layers.base import stochastic_layers
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
+from tfvn.posteriors.pruned import unpruned
 from tfvn.prediction import ensemble_predict, mean_predict, zero_mean_predict
 from tfvn.utils.validation import check_count
 
@@ -80,7 +81,9 @@ class PhaseTransition(keras.callbacks.Callback):
         model: Any = self.model
         layers: list[Any] = stochastic_layers(model)
         dropout_layers = [
-            layer for layer in layers if isinstance(layer.posterior, GaussianDropout)
+            layer
+            for layer in layers
+            if isinstance(unpruned(layer.posterior), GaussianDropout)
         ]
         mean = mean_predict(model, self.x, self.batch_size)
         options: Any = {
@@ -100,7 +103,7 @@ class PhaseTransition(keras.callbacks.Callback):
             answer = zero_mean_predict(model, self.x, **options)
             figures["accuracy_zero_mean"] = self._accuracy(answer.mean)
         for layer in dropout_layers:
-            log_alpha = tf.reduce_mean(layer.posterior.log_alpha())
+            log_alpha = tf.reduce_mean(unpruned(layer.posterior).log_alpha())
             figures[f"log_alpha_{layer.name}"] = float(log_alpha)
         logs.update(figures)
         if self.verbose:

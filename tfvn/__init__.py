@@ -16,7 +16,7 @@ from tfvn import (
     priors,
     serving,
 )
-from tfvn.analysis import jensen_gap
+from tfvn.analysis import jensen_gap, last_layer_laplace
 from tfvn.layers import (
     GaussianDropoutConv1D,
     GaussianDropoutConv2D,
@@ -157,6 +157,7 @@ __all__ = [
     "extending",
     "jensen_gap",
     "kl",
+    "last_layer_laplace",
     "layers",
     "learning_rates",
     "likelihoods",

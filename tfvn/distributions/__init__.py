@@ -16,6 +16,7 @@ from tfvn.distributions.noise import (
     register_noise,
 )
 from tfvn.distributions.rayleigh import Rayleigh
+from tfvn.distributions.rotated_normal import RotatedNormal
 from tfvn.distributions.scale_mixture import ScaleMixture
 from tfvn.distributions.serialization import deserialize, register, serialize
 from tfvn.distributions.spike_and_slab import SpikeAndSlab
@@ -36,6 +37,7 @@ __all__ = [
     "LogVarianceNormal",
     "MultiplicativeNormal",
     "Rayleigh",
+    "RotatedNormal",
     "ScaleMixture",
     "SpikeAndSlab",
     "ZeroMeanBernoulli",

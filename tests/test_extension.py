@@ -139,7 +139,7 @@ class TestPosterior:
     def test_is_listed(self, laplace):
         with pytest.raises(
             ValueError,
-            match=r"one of \['gaussian_dropout', 'k_tied', 'laplace', 'mean_field'",
+            match=r"'gaussian_dropout', 'k_tied', 'laplace', 'matrix_normal'",
         ):
             tfvn.layers.Dense(3, posterior="unknown")
 

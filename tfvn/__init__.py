@@ -19,6 +19,7 @@ from tfvn import (
 from tfvn.analysis import (
     explained_variance,
     jensen_gap,
+    last_layer_laplace,
     prune,
     pruning_curve,
     sparsity,
@@ -169,6 +170,7 @@ __all__ = [
     "extending",
     "jensen_gap",
     "kl",
+    "last_layer_laplace",
     "layers",
     "learning_rates",
     "likelihoods",

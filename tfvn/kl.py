@@ -19,6 +19,7 @@ from tfvn.distributions import (
     LogVarianceNormal,
     MultiplicativeNormal,
     PrunedWeights,
+    RotatedNormal,
     ZeroMeanNormal,
     ZeroMeanUniform,
 )
@@ -154,7 +155,7 @@ def log_uniform_molchanov(log_alpha: Tensor) -> Tensor:
 def monte_carlo(
     posterior: tfd.Distribution, prior: tfd.Distribution, weights: Tensor
 ) -> Tensor:
-    """Estimates the KL per weight from a sample of the posterior.
+    """Estimates the KL from a sample of the posterior, per weight if they are independent.
 
     The estimate and its gradient are unbiased, but a single estimate can be negative. It
     leaves out the same constants as the closed forms.
@@ -174,7 +175,11 @@ def monte_carlo(
     # Some priors have a pole at zero, and a sampled weight may be exactly zero.
     is_zero = tf.abs(weights) < _SMALLEST_WEIGHT
     off_zero = tf.where(is_zero, tf.cast(_SMALLEST_WEIGHT, weights.dtype), weights)
-    divergence = posterior.log_prob(weights) - prior.log_prob(off_zero)
+    log_prior = prior.log_prob(off_zero)
+    if posterior.event_shape.rank:
+        # Correlated weights have one density, that of all of them.
+        log_prior = tf.reduce_sum(log_prior)
+    divergence = posterior.log_prob(weights) - log_prior
     if isinstance(prior, LogUniform):
         for law, constant in _LEFT_OUT.items():
             if isinstance(posterior, law):
@@ -250,6 +255,17 @@ def _multiplicative(log_alpha: Tensor, p: LogUniform | ARD) -> Tensor:
 def _multiplicative_normal(q: Any, p: Any, name: str | None = None) -> Tensor:
     with tf.name_scope(name or "kl_multiplicative_normal"):
         return tf.broadcast_to(_multiplicative(q.log_alpha, p), tf.shape(q.loc))
+
+
+@tfd.RegisterKL(RotatedNormal, tfd.Normal)
+def _rotated_normal(q: Any, p: Any, name: str | None = None) -> Tensor:
+    with tf.name_scope(name or "kl_rotated_normal"):
+        # In float64, because the sums are long and cancel. A rotation changes no volume.
+        moments = tf.cast(q.variance() + tf.square(q.loc - p.loc), tf.float64)
+        scale, along = (tf.cast(d.scale, tf.float64) for d in (p, q))
+        terms = 0.5 * (moments / tf.square(scale) - 1.0) + tf.math.log(scale)
+        divergence = tf.reduce_sum(terms) - tf.reduce_sum(tf.math.log(along))
+        return tf.cast(divergence, q.dtype)
 
 
 @tfd.RegisterKL(tfd.Normal, tfd.Laplace)

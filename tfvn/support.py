@@ -2,8 +2,8 @@
 
 Constructors, error messages, the documentation and the test harness read these tables;
 nothing else in the library knows which combinations exist. The column of a posterior is
-its `law`, the family of the weight distribution: `"gaussian"`, `"uniform"` or
-`"bernoulli"`. The `ANY` cell of a row applies to all laws that the row does not name.
+its `law`, the family of the weight distribution: `"gaussian"`, `"uniform"`,
+`"bernoulli"`, all of independent weights, or `"correlated gaussian"`. The `ANY` cell of a row applies to all laws that the row does not name.
 
 A part from outside the library adds its row when it is registered.
 """
@@ -45,15 +45,23 @@ _DISCRETE = refused("a discrete posterior has an infinite KL to a density")
 _NOT_NAMED = refused("its `support` names neither that law nor `ANY`")
 _NO_SEQUENCES = refused("it was registered without `recurrent`")
 
-_LAWS = ("gaussian", "uniform", "bernoulli")
+_CORRELATED = "correlated gaussian"
+_SIGNS = refused("its random signs would change the correlations between weights")
+_INDEPENDENT = refused("it is defined for independent weights")
+
+_LAWS = ("gaussian", "uniform", "bernoulli", _CORRELATED)
 
 # law -> cell
 Row = dict[str, Cell]
 
 # estimator -> law -> cell
 ESTIMATORS: dict[str, Row] = {
-    "local": {"gaussian": EXACT, ANY: MOMENT_MATCHING},
-    "flipout": {ANY: EXACT},
+    "local": {
+        "gaussian": EXACT,
+        _CORRELATED: refused("it draws outputs as if the weights were independent"),
+        ANY: MOMENT_MATCHING,
+    },
+    "flipout": {_CORRELATED: _SIGNS, ANY: EXACT},
     "weights": {ANY: EXACT},
     "mean": {ANY: Cell("no noise: the weight-scaling rule")},
 }
@@ -63,7 +71,10 @@ RECURRENT_ESTIMATORS: dict[str, Row] = {
     "local": {
         ANY: refused("it samples outputs, but all steps must use the same weights")
     },
-    "flipout": {ANY: Cell("one sample and its signs for the whole sequence")},
+    "flipout": {
+        _CORRELATED: _SIGNS,
+        ANY: Cell("one sample and its signs for the whole sequence"),
+    },
     "weights": {ANY: Cell("one sample for the whole sequence")},
     "mean": {ANY: Cell("no noise: the weight-scaling rule")},
 }
@@ -73,11 +84,22 @@ _ESTIMATED: Row = {"bernoulli": _DISCRETE, ANY: MONTE_CARLO}
 
 # prior -> law -> cell. A `tfd.Distribution` without its own row uses "any".
 PRIORS: dict[str, Row] = {
-    "normal": {**_ESTIMATED, "gaussian": CLOSED_FORM, "uniform": CLOSED_FORM},
-    "log_uniform": {**_ESTIMATED, "gaussian": CLOSED_FORM, "uniform": CONSTANT},
+    "normal": {
+        **_ESTIMATED,
+        "gaussian": CLOSED_FORM,
+        "uniform": CLOSED_FORM,
+        _CORRELATED: CLOSED_FORM,
+    },
+    "log_uniform": {
+        **_ESTIMATED,
+        "gaussian": CLOSED_FORM,
+        "uniform": CONSTANT,
+        _CORRELATED: _INDEPENDENT,
+    },
     "ard": {
         **_ESTIMATED,
         "gaussian": CLOSED_FORM,
+        _CORRELATED: _INDEPENDENT,
         ANY: refused("the ARD prior is defined for Gaussian posteriors only"),
     },
     "laplace": {**_ESTIMATED, "gaussian": CLOSED_FORM},

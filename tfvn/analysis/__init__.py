@@ -2,6 +2,7 @@
 
 from tfvn.analysis.curves import PruningCurve, pruning_curve
 from tfvn.analysis.jensen import JensenGap, jensen_gap
+from tfvn.analysis.laplace import last_layer_laplace
 from tfvn.analysis.pruning import Sparsity, prune, sparsity
 from tfvn.analysis.spectrum import explained_variance
 from tfvn.analysis.tying import tie
@@ -14,6 +15,7 @@ __all__ = [
     "ZeroMeanBound",
     "explained_variance",
     "jensen_gap",
+    "last_layer_laplace",
     "prune",
     "pruning_curve",
     "sparsity",

@@ -17,6 +17,7 @@ from tfvn.distributions.noise import (
 )
 from tfvn.distributions.pruned_weights import PrunedWeights
 from tfvn.distributions.rayleigh import Rayleigh
+from tfvn.distributions.rotated_normal import RotatedNormal
 from tfvn.distributions.scale_mixture import ScaleMixture
 from tfvn.distributions.serialization import deserialize, register, serialize
 from tfvn.distributions.spike_and_slab import SpikeAndSlab
@@ -38,6 +39,7 @@ __all__ = [
     "MultiplicativeNormal",
     "PrunedWeights",
     "Rayleigh",
+    "RotatedNormal",
     "ScaleMixture",
     "SpikeAndSlab",
     "ZeroMeanBernoulli",

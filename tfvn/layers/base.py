@@ -174,6 +174,14 @@ class RandomWeightsLayer(WeightedKL):
         """The prior of each random weight, by name, with `"auto"` resolved."""
         return {weight.name: weight.prior for weight in self._random_weights}
 
+    def twin_weights(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Returns values of the random weights as the Keras twin has them, by name.
+
+        Args:
+            weights: A value of each random weight, by name.
+        """
+        return weights
+
     @keras.Layer.trainable.setter
     def trainable(self, value: bool) -> None:
         """Whether the layer is trained. A shared prior is trained if one of its layers is."""

@@ -56,6 +56,7 @@ class Posterior(Part, abc.ABC):
         law: The kind of distribution of the weights, a column of the support tables.
         default_prior: Alias of the prior that `prior="auto"` chooses.
         zero_mean: Whether the mean is always zero, so that layers need not compute it.
+        is_fitted: Whether a conversion sets the variables, which are then not trained.
         variable_groups: The variables by group: `"mean"`, `"scale"`.
     """
 
@@ -63,6 +64,7 @@ class Posterior(Part, abc.ABC):
     law: str = "gaussian"
     default_prior: str | None = "normal"
     zero_mean: bool = False
+    is_fitted: bool = False
 
     # The tensors that a copy made by `read` has computed so far. `None` in a posterior
     # itself, which keeps no tensors.

@@ -94,24 +94,82 @@ class Rows:
         return None if self.count is None else math.ceil(self.count / size)
 
 
-def checked_rows(model: keras.Model, x: Any, steps: int | None) -> Rows:
-    """Returns the rows of the data, checks that they fit, and builds the model."""
+def labelled_rows(
+    model: keras.Model, x: Any, y: Any, sample_weight: Any, steps: int | None
+) -> Rows:
+    """Returns rows `(x, y, sample_weight)` of data that `keras.Model.fit` takes.
+
+    A batch has `None` in place of weights if there are none. The inputs are checked, and
+    the model is built, as in `checked_rows`.
+    """
+    if not _is_stream(x):
+        if y is None:
+            raise ValueError(
+                "Argument `y` must be the targets of `x`, unless `x` is a data set with "
+                f"batches `(inputs, targets)`. Received: x={type(x).__name__} and y=None"
+            )
+        return checked_rows(model, (x, y, sample_weight), steps, labelled=True)
+    if y is not None or sample_weight is not None:
+        raise ValueError(
+            "Arguments `y` and `sample_weight` must be `None` if `x` is a data set, "
+            "which has batches `(inputs, targets)` or `(inputs, targets, weights)`. "
+            f"Received: x={type(x).__name__}, y={type(y).__name__}, "
+            f"sample_weight={type(sample_weight).__name__}"
+        )
+    if steps is None:
+        _check_end(x)
+    return checked_rows(model, _labelled_batches(x), steps, labelled=True)
+
+
+def _labelled_batches(source: Any) -> Iterator[Any]:
+    if isinstance(source, keras.utils.PyDataset):
+        source = private.batches_of(source)
+    for batch in source:
+        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+            raise ValueError(
+                "The batches of `x` must be tuples `(inputs, targets)` or `(inputs, "
+                f"targets, weights)`. Received: a batch of type {type(batch).__name__}"
+            )
+        parts = (*batch, None)[:3]
+        # Of a batch that is a tuple, `Rows` uses the first part.
+        yield (parts,)
+
+
+def checked_rows(
+    model: keras.Model, x: Any, steps: int | None, labelled: bool = False
+) -> Rows:
+    """Returns the rows of the data, checks that they fit, and builds the model.
+
+    Args:
+        model: The model.
+        x: The data, as in `Rows`.
+        steps: As in `Rows`.
+        labelled: Whether rows are tuples, the first part of which is the model's input.
+    """
     if not isinstance(model, keras.Model):
         raise ValueError(
             "Argument `model` must be a `keras.Model`. "
             f"Received: model={type(model).__name__}"
         )
     rows = Rows(x, steps)
+
+    def inputs_of(batch: Any) -> Any:
+        return batch[0] if labelled else batch
+
+    def by_name(batch: Any) -> Any:
+        x = inputs_by_name(model, inputs_of(batch))
+        return (x, *batch[1:]) if labelled else x
+
     if not model.built:
-        _build(model, at_least_one_row(rows.first))
-    rows.arrange(lambda x: inputs_by_name(model, x))
+        _build(model, at_least_one_row(inputs_of(rows.first)))
+    rows.arrange(by_name)
     graph = functional_graph(model)
     if graph is None:
         return rows
     expected = [tuple(symbol.shape[1:]) for symbol in graph.inputs]
     received = [
         None if part is None else tuple(part.shape[1:])
-        for part in keras.tree.flatten(rows.first)
+        for part in keras.tree.flatten(inputs_of(rows.first))
     ]
     if len(expected) != len(received) or not all(map(_fits, received, expected)):
         raise ValueError(

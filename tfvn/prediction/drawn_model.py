@@ -99,8 +99,9 @@ class PlainCopier(ModelCopier):
             return
         if isinstance(layer, StochasticRNN):
             layer, new = layer.cell, new.cell
-        for name, posterior in layer.posteriors.items():
-            getattr(new, name).assign(self.weight(layer, posterior))
+        weights = {n: self.weight(layer, p) for n, p in layer.posteriors.items()}
+        for name, value in layer.twin_weights(weights).items():
+            getattr(new, name).assign(value)
         if layer.bias_posterior is None and layer.bias is not None:
             new.bias.assign(layer.bias.value)
 

@@ -189,7 +189,7 @@ def _kind(given: Any, layer: Any, loss: Any, name: str) -> Kind:
 def _infer(layer: Any, loss: Any, name: str) -> Kind:
     if isinstance(loss, str | dict):
         loss = keras.losses.get(loss)
-    activation = _activation(layer)
+    activation = last_activation(layer)
     from_loss = likelihood_of(loss) or likelihood_of(layer) or _from_loss(loss)
     from_activation = None
     if activation in _SOFTMAXES:
@@ -219,7 +219,7 @@ def _infer(layer: Any, loss: Any, name: str) -> Kind:
 
 def _unclear(name: str, layer: Any, loss: Any, why: str) -> ValueError:
     kinds = [*KINDS, *likelihoods.registry.aliases]
-    activation = _activation(layer)
+    activation = last_activation(layer)
     received = [f"outputs={AUTO!r}", f"loss={_name_of(loss)}"]
     if layer is not None:
         received.append(f"a last layer of type {type(layer).__name__}")
@@ -242,7 +242,7 @@ def _name_of(part: Any) -> str:
     return name if logits is None else f"{name}(from_logits={logits})"
 
 
-def _activation(layer: Any) -> Any:
+def last_activation(layer: Any) -> Any:
     """Returns the function that a layer applies last, or `None` if that is not certain."""
     if isinstance(layer, keras.layers.Softmax):
         return keras.activations.softmax

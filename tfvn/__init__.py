@@ -16,7 +16,12 @@ from tfvn import (
     priors,
     serving,
 )
-from tfvn.analysis import jensen_gap
+from tfvn.analysis import (
+    fit_scales,
+    from_deterministic,
+    jensen_gap,
+    to_deterministic,
+)
 from tfvn.layers import (
     GaussianDropoutConv1D,
     GaussianDropoutConv2D,
@@ -155,6 +160,8 @@ __all__ = [
     "estimators",
     "export_ensemble",
     "extending",
+    "fit_scales",
+    "from_deterministic",
     "jensen_gap",
     "kl",
     "layers",
@@ -170,6 +177,7 @@ __all__ = [
     "sample_model",
     "schedules",
     "serving",
+    "to_deterministic",
     "variable_groups",
     "zero_mean_predict",
 ]

@@ -1,5 +1,13 @@
-"""Measures of models and of their parts."""
+"""Measures of models and of their parts, and models made from others."""
 
+from tfvn.analysis.conversion import from_deterministic, to_deterministic
+from tfvn.analysis.fit_scales import fit_scales
 from tfvn.analysis.jensen import JensenGap, jensen_gap
 
-__all__ = ["JensenGap", "jensen_gap"]
+__all__ = [
+    "JensenGap",
+    "fit_scales",
+    "from_deterministic",
+    "jensen_gap",
+    "to_deterministic",
+]

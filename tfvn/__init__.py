@@ -28,6 +28,11 @@ from tfvn.analysis import (
     zero_mean_bound,
 )
 from tfvn.analysis.summary import summary
+    fit_scales,
+    from_deterministic,
+    jensen_gap,
+    to_deterministic,
+)
 from tfvn.layers import (
     GaussianDropoutConv1D,
     GaussianDropoutConv2D,
@@ -168,6 +173,8 @@ __all__ = [
     "explained_variance",
     "export_ensemble",
     "extending",
+    "fit_scales",
+    "from_deterministic",
     "jensen_gap",
     "kl",
     "last_layer_laplace",
@@ -190,6 +197,7 @@ __all__ = [
     "sparsity",
     "summary",
     "tie",
+    "to_deterministic",
     "to_variance",
     "variable_groups",
     "zero_mean_bound",

@@ -1,6 +1,8 @@
 """Measures of models and of their parts, and changes of trained models."""
 
+from tfvn.analysis.conversion import from_deterministic, to_deterministic
 from tfvn.analysis.curves import PruningCurve, pruning_curve
+from tfvn.analysis.fit_scales import fit_scales
 from tfvn.analysis.jensen import JensenGap, jensen_gap
 from tfvn.analysis.laplace import last_layer_laplace
 from tfvn.analysis.pruning import Sparsity, prune, sparsity
@@ -14,12 +16,15 @@ __all__ = [
     "Sparsity",
     "ZeroMeanBound",
     "explained_variance",
+    "fit_scales",
+    "from_deterministic",
     "jensen_gap",
     "last_layer_laplace",
     "prune",
     "pruning_curve",
     "sparsity",
     "tie",
+    "to_deterministic",
     "to_variance",
     "zero_mean_bound",
 ]

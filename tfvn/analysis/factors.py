@@ -101,9 +101,9 @@ def _start(scales: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     The first pair of vectors has one sign, because all scales are positive. Of each further
     pair, the positive or the negative parts are taken, whichever have the larger product.
     """
-    left, singular, right = np.linalg.svd(scales, full_matrices=False)
+    left, singular, right = _leading_singular_vectors(scales, rank)
     pairs = []
-    for u, size, v in zip(left.T[:rank], singular, right, strict=False):
+    for u, size, v in zip(left.T, singular, right, strict=True):
         parts = [(np.maximum(sign * u, 0), np.maximum(sign * v, 0)) for sign in (1, -1)]
         lengths = [tuple(map(np.linalg.norm, part)) for part in parts]
         best = int(np.argmax([np.prod(length) for length in lengths]))
@@ -116,6 +116,22 @@ def _start(scales: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
         )
     first, second = zip(*pairs, strict=True)
     return np.stack(first, axis=1), np.stack(second, axis=1)
+
+
+def _leading_singular_vectors(
+    matrix: np.ndarray, rank: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns approximations of the first singular vectors and values.
+
+    Iterations on a few more vectors than are needed are enough for a start, and take a
+    fraction of the time of all singular vectors of a large matrix.
+    """
+    count = min(rank + 8, *matrix.shape)
+    basis = np.random.default_rng(0).normal(size=(matrix.shape[1], count))
+    for _ in range(6):
+        basis, _ = np.linalg.qr(matrix.T @ np.linalg.qr(matrix @ basis)[0])
+    left, singular, small = np.linalg.svd(matrix @ basis, full_matrices=False)
+    return left[:, :rank], singular[:rank], (small @ basis.T)[:rank]
 
 
 def _fit_columns(

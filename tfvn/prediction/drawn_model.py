@@ -13,11 +13,12 @@ from tfvn.prediction import noise
 from tfvn.prediction.seeds import seed_pair
 from tfvn.utils.model_copies import ModelCopier
 from tfvn.utils.models import all_layers, functional_graph
+from tfvn.utils.replaced_layers import WithReplacedLayers
 
 Tensor = Any
 
 # Layers of this library that become layers of Keras.
-_REPLACED = (RandomWeightsLayer, StochasticRNN, LikelihoodHead)
+_REPLACED = (RandomWeightsLayer, StochasticRNN, LikelihoodHead, WithReplacedLayers)
 
 
 def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
@@ -90,12 +91,17 @@ class PlainCopier(ModelCopier):
             dense = self._copy_layer(layer.dense)
             own = {"name": layer.name, "trainable": layer.trainable}
             return type(dense).from_config({**dense.get_config(), **own})
+        if isinstance(layer, WithReplacedLayers):
+            return self._copy_layer(layer.remade_original())
         twin = _twin_class(type(layer))
         return twin.from_config(twin.get_config(layer))
 
     def fill(self, layer: Any, new: Any) -> None:
         if isinstance(layer, LikelihoodHead):
             self._fill(layer.dense, new)
+            return
+        if isinstance(layer, WithReplacedLayers):
+            self._fill_alike(layer, new)
             return
         if isinstance(layer, StochasticRNN):
             layer, new = layer.cell, new.cell

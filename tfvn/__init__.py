@@ -18,20 +18,18 @@ from tfvn import (
 )
 from tfvn.analysis import (
     explained_variance,
+    fit_scales,
+    from_deterministic,
     jensen_gap,
     last_layer_laplace,
     prune,
     pruning_curve,
     sparsity,
+    summary,
     tie,
+    to_deterministic,
     to_variance,
     zero_mean_bound,
-)
-from tfvn.analysis.summary import summary
-    fit_scales,
-    from_deterministic,
-    jensen_gap,
-    to_deterministic,
 )
 from tfvn.layers import (
     GaussianDropoutConv1D,

@@ -7,6 +7,7 @@ from tfvn.analysis.jensen import JensenGap, jensen_gap
 from tfvn.analysis.laplace import last_layer_laplace
 from tfvn.analysis.pruning import Sparsity, prune, sparsity
 from tfvn.analysis.spectrum import explained_variance
+from tfvn.analysis.summary import Summary, summary
 from tfvn.analysis.tying import tie
 from tfvn.analysis.zero_mean import ZeroMeanBound, to_variance, zero_mean_bound
 
@@ -14,6 +15,7 @@ __all__ = [
     "JensenGap",
     "PruningCurve",
     "Sparsity",
+    "Summary",
     "ZeroMeanBound",
     "explained_variance",
     "fit_scales",
@@ -23,6 +25,7 @@ __all__ = [
     "prune",
     "pruning_curve",
     "sparsity",
+    "summary",
     "tie",
     "to_deterministic",
     "to_variance",

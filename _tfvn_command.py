@@ -26,33 +26,37 @@ _LARGEST_SEED = 2**31 - 1
 _DESCRIPTION = """\
 Stochastic and Bayesian layers for Keras 3.
 
-Start with `tfvn quickstart`: in under a minute it trains a network whose
-weights are pure noise, and shows that it knows when it does not know.
+Start with `tfvn quickstart`: in under a minute it trains a network with a
+layer whose weights are pure noise around zero, and shows that the network is
+less certain about inputs that differ from its training data.
 """
 
 _EXAMPLES = """\
 examples:
   tfvn quickstart               train on the digits inside the package
-  tfvn quickstart --epochs 5    the same, shorter and less accurate
+  tfvn quickstart --epochs 5    train for a shorter time, less accurately
   tfvn inspect saved_models/digits
                                 show the signatures and layers of an export
   tfvn predict saved_models/digits --input images.npy
-                                predict for these rows, without a server
-  tfvn COMMAND --help           what a command does, and its options
+                                predict the rows of a file, without a server
+  tfvn report model.keras --data digits
+                                write a page on how certain a model is
+  tfvn COMMAND --help           show what a command does, and its options
 """
 
 _QUICKSTART = """\
 Train a variance network on 8x8 digits that come with the package, with plain
-`keras.Sequential` and `model.fit`. No network and no data directory is needed.
+`keras.Sequential` and `model.fit`. It downloads nothing.
 
-It prints the test accuracy three ways:
-  mean weights   every weight at its mean, zero: a random guess
-  one sample     one draw of the weights: what training optimises
-  20 samples     the average of 20 draws: better than one
+It prints the test accuracy with three kinds of prediction:
+  mean weights   every weight is at its mean, zero: a random guess
+  one sample     one draw of the weights, as in training
+  20 samples     the average over 20 draws, which is better than one
 
-and the predictive entropy on digits, on inverted digits and on noise: the
-network is less sure of inputs that differ from its training data. At the end
-it exports the ensemble for TensorFlow Serving, loads the export and calls it.
+It also prints the entropy of the predictions for digits, for inverted digits
+and for noise: the network is less certain about inputs that differ from its
+training data. At the end it exports the ensemble for TensorFlow Serving, loads
+the export and calls it.
 """
 
 _QUICKSTART_EXAMPLES = """\
@@ -66,8 +70,9 @@ Show what is in a saved model.
 
 For an export of `tfvn.export_ensemble`, or the newest version in a directory
 of exports: its signatures with names, types and shapes, the number of draws,
-the posteriors of its layers, and the other versions. For a `.keras` file: its
-stochastic layers.
+the posteriors of its layers, and the other versions. For a `.keras` file: the
+posteriors of its layers, their KL, and how certain their weights are, as
+`tfvn.summary` shows them.
 """
 
 _INSPECT_EXAMPLES = """\
@@ -80,9 +85,9 @@ examples:
 _PREDICT = """\
 Predict with an export of `tfvn.export_ensemble`, without a server. The rows
 come from a `.npy` file or, for a model with several inputs, from a `.npz` file
-with one array per name. Numbers are converted to the type of the export's
-input if that changes no value; texts must be arrays of NumPy's strings, not of
-objects.
+with one array for each input name. Numbers are converted to the type of the
+export's input if that changes no value. Strings must be in arrays of NumPy's
+string type, not of Python objects.
 """
 
 _PREDICT_EXAMPLES = """\
@@ -91,6 +96,26 @@ examples:
   tfvn predict saved_models/digits --input images.npy --seed 1
   tfvn predict saved_models/digits --input images.npy \\
       --signature samples --output samples.npz
+"""
+
+_REPORT = """\
+Write a page of HTML about a saved model: how good its predictions are, and how
+certain. It shows accuracy, calibration, uncertainty on usual data and on data
+from outside of the distribution, the least certain examples, and the posterior
+of each layer. For a model that predicts distributions of numbers it shows the
+coverage and the width of intervals instead of the accuracy.
+
+Data are the name of a data set of `tfvn.datasets`, the test split of which is
+used, or a .npz file with arrays `x` and `y` (or `x_test` and `y_test`),
+prepared as in training. The page needs no network, and the command needs
+matplotlib: pip install "tfvn[plots]".
+"""
+
+_REPORT_EXAMPLES = """\
+examples:
+  tfvn report model.keras --data digits
+  tfvn report model.keras --data mnist --ood fashion_mnist -o mnist.html
+  tfvn report model.keras --data test.npz --num-samples 50 --limit 500
 """
 
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -191,6 +216,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_quickstart(commands)
     _add_inspect(commands)
     _add_predict(commands)
+    _add_report(commands)
     return parser
 
 
@@ -214,23 +240,27 @@ def _add_quickstart(commands: Any) -> None:
         type=_integer_from(1),
         default=40,
         metavar="N",
-        help="passes over the training digits (default: %(default)s)",
+        help="number of training epochs (default: %(default)s)",
     )
-    parser.add_argument(
-        "--seed",
-        type=_integer_from(0, _LARGEST_SEED),
-        default=0,
-        metavar="N",
-        help="fixes initial weights, shuffling and noise, from 0 to 2147483647 "
-        "(default: %(default)s)",
-    )
+    _add_seed(parser, "seed of the initial weights, the shuffling and the noise", 0)
     parser.add_argument(
         "--export",
         type=pathlib.Path,
         default=pathlib.Path("saved_models/digits"),
         metavar="PATH",
-        help="directory of the export, which becomes a new version "
+        help="directory to export to; every run adds a new version "
         "(default: %(default)s)",
+    )
+
+
+def _add_seed(parser: Any, meaning: str, default: int | None) -> None:
+    usual = "fresh noise" if default is None else default
+    parser.add_argument(
+        "--seed",
+        type=_integer_from(0, _LARGEST_SEED),
+        default=default,
+        metavar="N",
+        help=f"{meaning}, from 0 to {_LARGEST_SEED} (default: {usual})",
     )
 
 
@@ -242,7 +272,12 @@ def _add_inspect(commands: Any) -> None:
         epilog=_INSPECT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("path", type=pathlib.Path, metavar="PATH", help="the model")
+    parser.add_argument(
+        "path",
+        type=pathlib.Path,
+        metavar="PATH",
+        help="an export, a directory of exports, or a .keras file",
+    )
 
 
 def _add_predict(commands: Any) -> None:
@@ -253,31 +288,85 @@ def _add_predict(commands: Any) -> None:
         epilog=_PREDICT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("path", type=pathlib.Path, metavar="PATH", help="the export")
+    parser.add_argument(
+        "path",
+        type=pathlib.Path,
+        metavar="PATH",
+        help="an export, or a directory of exports",
+    )
     parser.add_argument(
         "--input",
         type=pathlib.Path,
         required=True,
         metavar="FILE",
-        help="a .npy file of rows, or a .npz file of several inputs by name",
+        help="a .npy file with the rows, or a .npz file with an array for each input",
     )
     parser.add_argument(
         "--signature",
         metavar="NAME",
-        help="signature to call (default: serving_default, or seeded with --seed)",
+        help="signature to call (default: serving_default, or seeded if --seed is given)",
     )
-    parser.add_argument(
-        "--seed",
-        type=_integer_from(0, _LARGEST_SEED),
-        metavar="N",
-        help="makes the answer repeatable, from 0 to 2147483647 (default: fresh noise)",
-    )
+    _add_seed(parser, "seed that makes the answer repeatable", None)
     parser.add_argument(
         "--output",
         type=pathlib.Path,
         metavar="FILE",
-        help="a .npz file for the whole answer, replaced if it exists (default: "
-        "print the first rows)",
+        help="a .npz file to write the whole answer to; an existing file is replaced "
+        "(default: print the first rows)",
+    )
+
+
+def _add_report(commands: Any) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="write a page on how good and how certain a saved model is",
+        description=_REPORT,
+        epilog=_REPORT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "path", type=pathlib.Path, metavar="MODEL", help="a .keras file"
+    )
+    parser.add_argument(
+        "--data",
+        required=True,
+        metavar="NAME|FILE",
+        help="a data set by name, or a .npz file with `x` and `y`",
+    )
+    parser.add_argument(
+        "--ood",
+        metavar="NAME|FILE",
+        help="data from outside of the distribution; a file needs no `y`",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=pathlib.Path,
+        default=pathlib.Path("report.html"),
+        metavar="FILE",
+        help="the page, replaced if it exists (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--num-samples",
+        type=_integer_from(1),
+        default=20,
+        metavar="N",
+        help="draws of the noise for each example (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=_integer_from(1),
+        default=2000,
+        metavar="N",
+        help="use at most N examples, chosen at random (default: %(default)s)",
+    )
+    _add_seed(parser, "fixes the noise and the choice of examples", 0)
+    parser.add_argument(
+        "--outputs",
+        default="auto",
+        metavar="KIND",
+        help="what the outputs are, if the saved model does not tell: logits, "
+        "probabilities, normal, ... as in `tfvn.ensemble_predict`",
     )
 
 

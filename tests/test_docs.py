@@ -90,6 +90,16 @@ def test_regression_page_runs_as_printed(capsys):
     assert (scope["lower"] < scope["upper"]).all()
 
 
+def test_tying_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "tying.md")
+    exec(block, {})
+    *_, full, tied, bound, kind = capsys.readouterr().out.splitlines()
+    accuracies = [float(line.split()[-1]) for line in (full, tied)]
+    assert min(accuracies) > 0.9
+    assert "is_vacuous=False" in bound
+    assert kind == "VarianceDense"
+
+
 def test_contributing_runs_as_printed(capsys, registries):
     scope = {}
     for block in python_blocks(ROOT / "CONTRIBUTING.md"):

@@ -26,6 +26,7 @@ ROOMS = [
     "analysis",
     "datasets",
     "plots",
+    "reports",
 ]
 # What stands outside of the library and sees all of it.
 OUTSIDE = ["__init__", "__main__", "cli"]

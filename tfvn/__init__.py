@@ -16,7 +16,21 @@ from tfvn import (
     priors,
     serving,
 )
-from tfvn.analysis import jensen_gap
+from tfvn.analysis import (
+    explained_variance,
+    fit_scales,
+    from_deterministic,
+    jensen_gap,
+    last_layer_laplace,
+    prune,
+    pruning_curve,
+    sparsity,
+    summary,
+    tie,
+    to_deterministic,
+    to_variance,
+    zero_mean_bound,
+)
 from tfvn.layers import (
     GaussianDropoutConv1D,
     GaussianDropoutConv2D,
@@ -78,6 +92,7 @@ from tfvn.prediction import (
     sample_model,
     zero_mean_predict,
 )
+from tfvn.reports import report
 from tfvn.serving import export_ensemble
 from tfvn.training import (
     Model,
@@ -153,10 +168,14 @@ __all__ = [
     "distributions",
     "ensemble_predict",
     "estimators",
+    "explained_variance",
     "export_ensemble",
     "extending",
+    "fit_scales",
+    "from_deterministic",
     "jensen_gap",
     "kl",
+    "last_layer_laplace",
     "layers",
     "learning_rates",
     "likelihoods",
@@ -167,10 +186,19 @@ __all__ = [
     "plots",
     "posteriors",
     "priors",
+    "prune",
+    "pruning_curve",
+    "report",
     "sample_model",
     "schedules",
     "serving",
+    "sparsity",
+    "summary",
+    "tie",
+    "to_deterministic",
+    "to_variance",
     "variable_groups",
+    "zero_mean_bound",
     "zero_mean_predict",
 ]
 

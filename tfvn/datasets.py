@@ -13,7 +13,7 @@ from tfvn.utils.validation import check_choice, check_count
 
 Pair = tuple[np.ndarray, np.ndarray]
 
-__all__ = ["Dataset", "load"]
+__all__ = ["Dataset", "load", "names"]
 
 _SPLITS = ("train", "test")
 _DIGITS_FILE = Path(__file__).parent / "data" / "digits.npz"
@@ -83,6 +83,18 @@ def load(
         (pair,) = load_splits((split,), **options)
         return pair
     return Dataset(*load_splits(_SPLITS, **options))
+
+
+def names() -> list[str]:
+    """Returns the names that `load` knows.
+
+    Example:
+
+    >>> import tfvn
+    >>> tfvn.datasets.names()
+    ['digits', 'mnist', 'cifar10', 'fashion_mnist', 'imdb']
+    """
+    return list(_LOADERS)
 
 
 def _images(pixels: np.ndarray, labels: np.ndarray, brightest: int) -> Pair:

@@ -18,6 +18,8 @@ from tfvn.distributions import (
     LogUniform,
     LogVarianceNormal,
     MultiplicativeNormal,
+    PrunedWeights,
+    RotatedNormal,
     ZeroMeanNormal,
     ZeroMeanUniform,
 )
@@ -153,7 +155,7 @@ def log_uniform_molchanov(log_alpha: Tensor) -> Tensor:
 def monte_carlo(
     posterior: tfd.Distribution, prior: tfd.Distribution, weights: Tensor
 ) -> Tensor:
-    """Estimates the KL per weight from a sample of the posterior.
+    """Estimates the KL from a sample of the posterior, per weight if they are independent.
 
     The estimate and its gradient are unbiased, but a single estimate can be negative. It
     leaves out the same constants as the closed forms.
@@ -164,12 +166,20 @@ def monte_carlo(
         weights: A reparameterized sample of `posterior`.
 
     Returns:
-        `log q(weights) - log p(weights)`.
+        `log q(weights) - log p(weights)`, and 0 for weights that are pruned.
     """
+    if isinstance(posterior, PrunedWeights):
+        weights = posterior.kept_or_mean(weights)
+        divergence = monte_carlo(posterior.distribution, prior, weights)
+        return posterior.kept_or_zero(divergence)
     # Some priors have a pole at zero, and a sampled weight may be exactly zero.
     is_zero = tf.abs(weights) < _SMALLEST_WEIGHT
     off_zero = tf.where(is_zero, tf.cast(_SMALLEST_WEIGHT, weights.dtype), weights)
-    divergence = posterior.log_prob(weights) - prior.log_prob(off_zero)
+    log_prior = prior.log_prob(off_zero)
+    if posterior.event_shape.rank:
+        # Correlated weights have one density, that of all of them.
+        log_prior = tf.reduce_sum(log_prior)
+    divergence = posterior.log_prob(weights) - log_prior
     if isinstance(prior, LogUniform):
         for law, constant in _LEFT_OUT.items():
             if isinstance(posterior, law):
@@ -247,6 +257,17 @@ def _multiplicative_normal(q: Any, p: Any, name: str | None = None) -> Tensor:
         return tf.broadcast_to(_multiplicative(q.log_alpha, p), tf.shape(q.loc))
 
 
+@tfd.RegisterKL(RotatedNormal, tfd.Normal)
+def _rotated_normal(q: Any, p: Any, name: str | None = None) -> Tensor:
+    with tf.name_scope(name or "kl_rotated_normal"):
+        # In float64, because the sums are long and cancel. A rotation changes no volume.
+        moments = tf.cast(q.variance() + tf.square(q.loc - p.loc), tf.float64)
+        scale, along = (tf.cast(d.scale, tf.float64) for d in (p, q))
+        terms = 0.5 * (moments / tf.square(scale) - 1.0) + tf.math.log(scale)
+        divergence = tf.reduce_sum(terms) - tf.reduce_sum(tf.math.log(along))
+        return tf.cast(divergence, q.dtype)
+
+
 @tfd.RegisterKL(tfd.Normal, tfd.Laplace)
 def _normal_laplace(q: Any, p: Any, name: str | None = None) -> Tensor:
     with tf.name_scope(name or "kl_normal_laplace"):
@@ -294,3 +315,9 @@ def _uniform_normal(q: tfd.Uniform, p: tfd.Normal, name: str | None = None) -> T
         entropy = tf.math.log(q.range())
         log_normalizer = 0.5 * np.log(2.0 * np.pi) + tf.math.log(p.scale)
         return log_normalizer + second_moment / (2.0 * tf.square(p.scale)) - entropy
+
+
+@tfd.RegisterKL(PrunedWeights, tfd.Distribution)
+def _of_kept_weights(q: PrunedWeights, p: Any, name: str | None = None) -> Tensor:
+    with tf.name_scope(name or "kl_of_kept_weights"):
+        return q.kept_or_zero(tfd.kl_divergence(q.distribution, p))

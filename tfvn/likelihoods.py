@@ -99,7 +99,7 @@ class _LocationScale(Likelihood):
     scale: float | None
 
     def __post_init__(self) -> None:
-        remark = ", where `None` is to read it from the outputs"
+        remark = "; with `None`, the outputs must contain it"
         check_number("scale", self.scale, above=0, or_none=True, remark=remark)
 
     @property

@@ -2,8 +2,8 @@
 
 Constructors, error messages, the documentation and the test harness read these tables;
 nothing else in the library knows which combinations exist. The column of a posterior is
-its `law`, the family of the weight distribution: `"gaussian"`, `"uniform"` or
-`"bernoulli"`. The `ANY` cell of a row applies to all laws that the row does not name.
+its `law`, the family of the weight distribution: `"gaussian"`, `"uniform"`,
+`"bernoulli"`, all of independent weights, or `"correlated gaussian"`. The `ANY` cell of a row applies to all laws that the row does not name.
 
 A part from outside the library adds its row when it is registered.
 """
@@ -42,18 +42,26 @@ def refused(reason: str) -> Cell:
 
 _DISCRETE = refused("a discrete posterior has an infinite KL to a density")
 
-_NOT_NAMED = refused("its support has no cell for that law")
-_NO_SEQUENCES = refused("it does not draw for a whole sequence")
+_NOT_NAMED = refused("its `support` names neither that law nor `ANY`")
+_NO_SEQUENCES = refused("it was registered without `recurrent`")
 
-_LAWS = ("gaussian", "uniform", "bernoulli")
+_CORRELATED = "correlated gaussian"
+_SIGNS = refused("its random signs would change the correlations between weights")
+_INDEPENDENT = refused("it is defined for independent weights")
+
+_LAWS = ("gaussian", "uniform", "bernoulli", _CORRELATED)
 
 # law -> cell
 Row = dict[str, Cell]
 
 # estimator -> law -> cell
 ESTIMATORS: dict[str, Row] = {
-    "local": {"gaussian": EXACT, ANY: MOMENT_MATCHING},
-    "flipout": {ANY: EXACT},
+    "local": {
+        "gaussian": EXACT,
+        _CORRELATED: refused("it draws outputs as if the weights were independent"),
+        ANY: MOMENT_MATCHING,
+    },
+    "flipout": {_CORRELATED: _SIGNS, ANY: EXACT},
     "weights": {ANY: EXACT},
     "mean": {ANY: Cell("no noise: the weight-scaling rule")},
 }
@@ -63,7 +71,10 @@ RECURRENT_ESTIMATORS: dict[str, Row] = {
     "local": {
         ANY: refused("it samples outputs, but all steps must use the same weights")
     },
-    "flipout": {ANY: Cell("one sample and its signs for the whole sequence")},
+    "flipout": {
+        _CORRELATED: _SIGNS,
+        ANY: Cell("one sample and its signs for the whole sequence"),
+    },
     "weights": {ANY: Cell("one sample for the whole sequence")},
     "mean": {ANY: Cell("no noise: the weight-scaling rule")},
 }
@@ -73,11 +84,22 @@ _ESTIMATED: Row = {"bernoulli": _DISCRETE, ANY: MONTE_CARLO}
 
 # prior -> law -> cell. A `tfd.Distribution` without its own row uses "any".
 PRIORS: dict[str, Row] = {
-    "normal": {**_ESTIMATED, "gaussian": CLOSED_FORM, "uniform": CLOSED_FORM},
-    "log_uniform": {**_ESTIMATED, "gaussian": CLOSED_FORM, "uniform": CONSTANT},
+    "normal": {
+        **_ESTIMATED,
+        "gaussian": CLOSED_FORM,
+        "uniform": CLOSED_FORM,
+        _CORRELATED: CLOSED_FORM,
+    },
+    "log_uniform": {
+        **_ESTIMATED,
+        "gaussian": CLOSED_FORM,
+        "uniform": CONSTANT,
+        _CORRELATED: _INDEPENDENT,
+    },
     "ard": {
         **_ESTIMATED,
         "gaussian": CLOSED_FORM,
+        _CORRELATED: _INDEPENDENT,
         ANY: refused("the ARD prior is defined for Gaussian posteriors only"),
     },
     "laplace": {**_ESTIMATED, "gaussian": CLOSED_FORM},
@@ -116,9 +138,11 @@ def require(kind: str, table: dict[str, Row], row: str, law: str) -> Cell:
             for name in table
             if lookup(table, name, law).supported
         ]
+        part = kind.split()[-1]
+        place = "" if part == kind else " in recurrent layers"
         raise ValueError(
-            f"The {kind} {row!r} does not combine with a {law} posterior, because "
-            f"{cell.how}; expected one of {offered}. Received: {kind.split()[-1]}={row!r}"
+            f"The {part} {row!r} does not combine with a {law} posterior{place}, because "
+            f"{cell.how}; expected one of {offered}. Received: {part}={row!r}"
         )
     return cell
 
@@ -149,8 +173,8 @@ def add_estimator(
     """
     if support is None and alias not in ESTIMATORS:
         raise ValueError(
-            "An estimator must say what it combines with; expected "
-            f"`register({alias!r}, support={{law: cell}})`. Received: support=None"
+            "A new estimator must be registered with the laws of weights that it supports; "
+            f"pass `register({alias!r}, support={{law: cell}})`. Received: support=None"
         )
     if support is not None:
         ESTIMATORS[alias] = {ANY: _NOT_NAMED, **support}
@@ -190,9 +214,10 @@ def add_posterior(
     ):
         if not {*cells} <= {*rows} or (cells and cls.law in _LAWS):
             raise ValueError(
-                f"The support of a posterior names aliases out of {sorted(rows)}, for a "
-                f"`law` other than {list(_LAWS)}, whose cells the library has. "
-                f"Received: law={cls.law!r}, aliases={list(cells)}"
+                "The keys of a posterior's `support` and `recurrent` must be aliases "
+                f"among {sorted(rows)}, and its `law` must be new, because the library "
+                f"already has the cells for {list(_LAWS)}. Received: law={cls.law!r}, "
+                f"aliases={list(cells)}"
             )
         for row, cell in cells.items():
             rows[row][cls.law] = cell

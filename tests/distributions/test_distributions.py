@@ -225,7 +225,7 @@ class TestSerialization:
         prior = tfd.TransformedDistribution(tfd.Normal(0.0, 1.0), tfb.Exp())
         with pytest.raises(
             ValueError,
-            match="of `TransformedDistribution` is none of them; give",
+            match="of `TransformedDistribution` is none of these; use",
         ):
             serialize(prior)
 

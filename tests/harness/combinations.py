@@ -21,9 +21,11 @@ VARIANTS = {
 
 
 def posterior_labels():
-    """Returns every posterior in every variant, as `"variance/uniform"`."""
+    """Returns every posterior that is trained, in every variant, as `"variance/uniform"`."""
     labels = []
     for alias in tfvn.posteriors.base.registry.aliases:
+        if tfvn.posteriors.get(alias).is_fitted:
+            continue
         variants = VARIANTS.get(alias, [{}])
         labels += ["/".join([alias, *map(str, v.values())]) for v in variants]
     return labels

@@ -260,11 +260,11 @@ class TestWhatATwinHasAndWeDoNot:
         ],
     )
     def test_variables_before_build(self, make, ask):
-        refuse("only once it has variables", lambda: ask(make()))
+        refuse("must be built before", lambda: ask(make()))
 
     def test_posterior_of_a_preset(self):
         refuse(
-            "`VarianceDense` has a posterior already",
+            "`VarianceDense` does not take `posterior`",
             lambda: tfvn.VarianceDense(3, posterior="mean_field"),
         )
 

@@ -149,7 +149,7 @@ class TestEinsumDense:
     def test_no_axis_of_the_output_alone(self, family, equation):
         layer_class = getattr(tfvn, f"{family}EinsumDense")
         message = refuse(
-            "must have an axis that only the output has",
+            "must have an axis that the output has",
             lambda: layer_class(equation, output_shape=(None,)),
         )
         assert f"Received: equation={equation!r}" in message

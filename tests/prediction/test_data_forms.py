@@ -151,9 +151,7 @@ class TestOneInput:
         endless = [Endless, lambda: tf.data.Dataset.from_tensors(X).repeat()]
         for source in endless:
             assert_as_keras(model, source, steps=2)
-            with pytest.raises(
-                ValueError, match="has no end; pass the number"
-            ) as error:
+            with pytest.raises(ValueError, match="never ends; pass `steps`") as error:
                 tfvn.ensemble_predict(model, source())
             assert "Received: " in str(error.value)
         for steps in (0, 1.5):
@@ -422,7 +420,7 @@ class TestLengthsThatDiffer:
     def test_outputs_that_do_not_fit(self):
         model = self.model(quiet(), return_sequences=True)
         with pytest.raises(
-            ValueError, match=r"one shape.*axis 1.*\(5, 2\) and \(7, 2\)"
+            ValueError, match=r"same shape.*axis 1.*\(5, 2\) and \(7, 2\)"
         ):
             tfvn.mean_predict(model, iter(self.batches))
 

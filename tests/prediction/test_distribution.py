@@ -246,7 +246,7 @@ class TestPrediction:
         assert copy.layers[-1].get_config() == model.layers[-1].get_config()
 
     def test_heads_refuse_what_makes_no_sense(self):
-        with pytest.raises(ValueError, match=r"no `activation`.*'relu'"):
+        with pytest.raises(ValueError, match=r"does not take `activation`.*'relu'"):
             tfvn.layers.NormalHead(1, activation="relu")
         with pytest.raises(ValueError, match=r"`units`.*Received: units=0"):
             tfvn.layers.NormalHead(0)

@@ -93,7 +93,7 @@ def test_a_twin_computes_the_layer_with_the_held_kernel(layer, shape):
     ("make", "words"),
     [
         (models.subclassed, "must be a sequential or functional model"),
-        (models.mc_dropout, "expected no other noise"),
+        (models.mc_dropout, "this layer draws other noise"),
     ],
 )
 def test_refuses_what_it_cannot_hold(make, words):
@@ -229,7 +229,7 @@ class MakesLayers(keras.Layer):
 
 def test_a_layer_that_makes_random_layers_itself_is_refused():
     model = models.sequential(MakesLayers())
-    with pytest.raises(ValueError, match="makes such layers itself") as error:
+    with pytest.raises(ValueError, match="a layer that creates them itself") as error:
         tfvn.sample_model(model)
     assert "MakesLayers" in str(error.value)
 

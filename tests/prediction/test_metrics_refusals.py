@@ -67,7 +67,7 @@ class TestProbabilities:
     )
     def test_other_numbers_are_refused(self, name, row):
         y_pred = np.concatenate([P[:3], [row]])
-        with pytest.raises(ValueError, match="Predictions must be probabilities"):
+        with pytest.raises(ValueError, match="`y_pred` must be probabilities"):
             measured(name, Y, y_pred)
         # But for an example that does not count.
         if name != "AURC":
@@ -82,7 +82,7 @@ class TestProbabilities:
         y_true = np.arange(200)
         found = measured("BrierScore", y_true, tf.cast(y_pred, "float32"))
         assert 1.1 < found < 1.2
-        with pytest.raises(ValueError, match="Predictions must be"):
+        with pytest.raises(ValueError, match="`y_pred` must be"):
             measured("BrierScore", y_true, tf.cast(y_pred * 1.06, "float32"))
 
 
@@ -148,8 +148,8 @@ class TestGraphs:
     def test_refuse_too(self, name):
         updated = self.update(name)
         for labels, y_pred, words in (
-            (Y, LOGITS, "Predictions must be probabilities"),
-            (Y + 1, P, "Labels must be integers"),
+            (Y, LOGITS, "`y_pred` must be probabilities"),
+            (Y + 1, P, "`y_true` must be integers"),
             (Y[:1], P, "a label for each example"),
         ):
             with pytest.raises(tf.errors.InvalidArgumentError, match=words):
@@ -190,9 +190,9 @@ class TestScores:
     def test_refusals(self, name):
         for labels, scores, words in (
             ([0, 1], [0.1, np.nan], "some are NaN"),
-            ([0, 2], [0.1, 0.2], "Labels must be 1"),
-            ([0, -1], [0.1, 0.2], "Labels must be 1"),
-            ([0.5, 1], [0.1, 0.2], "Labels must be 1"),
+            ([0, 2], [0.1, 0.2], "`y_true` must be 1"),
+            ([0, -1], [0.1, 0.2], "`y_true` must be 1"),
+            ([0.5, 1], [0.1, 0.2], "`y_true` must be 1"),
             ([0, 1, 1], [0.1, 0.2], "a label for each score"),
         ):
             with pytest.raises(ValueError, match=words):

@@ -70,7 +70,7 @@ def test_rows_must_fill_the_batches():
     model = model_of(layers.LSTM, stateful=True)
     ensemble = functools.partial(tfvn.ensemble_predict, outputs="regression")
     for predict in (ensemble, tfvn.mean_predict):
-        with pytest.raises(ValueError, match="takes batches of 2 rows") as error:
+        with pytest.raises(ValueError, match="must be a multiple of 2") as error:
             predict(model, HALVES[:3])
         assert "Received: x with 1 rows" in str(error.value)
     unbuilt = keras.Sequential([tfvn.MeanFieldLSTM(3, stateful=True)])

@@ -212,7 +212,7 @@ class TestRefusals:
         model = keras.Model(inputs, outputs)
         base = tmp_path / "m"
         # Zeros, which it is tried with, are not for this model.
-        with pytest.raises(ValueError, match="expected `example` to be rows"):
+        with pytest.raises(ValueError, match="pass rows that the model can predict"):
             tfvn.export_ensemble(model, base, 2, outputs="regression")
         assert list(base.iterdir()) == []
         example = np.ones((2, 2))

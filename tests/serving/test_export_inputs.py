@@ -196,7 +196,7 @@ class TestTypes:
         ],
     )
     def test_tensors_that_no_server_takes(self, spec):
-        with pytest.raises(ValueError, match="The inputs of an export must"):
+        with pytest.raises(ValueError, match="The inputs of an exported model must"):
             Endpoints(small(), 2, ["probabilities"], spec)
 
     @pytest.mark.parametrize("form", ["sparse", "ragged"])
@@ -227,7 +227,7 @@ class TestNames:
     )
     def test_that_tensorflow_would_change(self, names):
         specs = {name: tf.TensorSpec([None, 2], tf.float32) for name in names}
-        with pytest.raises(ValueError, match="must have names of letters") as raised:
+        with pytest.raises(ValueError, match="must consist of letters") as raised:
             Endpoints(small(), 2, ["probabilities"], specs)
         assert str(list(specs))[1:-1].split(", ")[0] in str(raised.value)
 

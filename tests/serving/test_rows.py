@@ -203,7 +203,7 @@ def test_refuses_seeds(seed, message):
 def test_refuses_seeds_of_rows_that_depend_on_others():
     layer = keras.layers.LSTM(3, stateful=True, dropout=0.5)
     model = keras.Sequential([keras.Input((4, 2), batch_size=2), layer])
-    with pytest.raises(ValueError, match="expected an integer `seed`"):
+    with pytest.raises(ValueError, match="`seed` must be an integer"):
         tfvn.ensemble_predict(
             model, np.ones((2, 4, 2)), seed=np.ones((2, 2), int), outputs="regression"
         )

@@ -98,7 +98,7 @@ def test_spreads_that_leave_float32(tmp_path):
     outputs = tfvn.layers.LikelihoodHead(1, "log_normal", "mean_field")(inputs)
     outputs = keras.ops.add(outputs, np.array([0.0, np.log(12.0)], "float32"))
     model = keras.Model(inputs, outputs)
-    with pytest.raises(ValueError, match=r"^The answers .* log-normal .*std") as raised:
+    with pytest.raises(ValueError, match=r"^The results .* log-normal .*std") as raised:
         tfvn.export_ensemble(model, tmp_path / "m", 2, outputs="log_normal")
     assert "example" not in str(raised.value)
 

@@ -140,7 +140,7 @@ class TestPlaces:
     def test_a_version_of_another_model(self, tmp_path, monkeypatch):
         monkeypatch.chdir(draft_versions(tmp_path / "m", 1))
         for path in (".", "../2", tmp_path / "m" / "1"):
-            with pytest.raises(ValueError, match="pass `version=` for that"):
+            with pytest.raises(ValueError, match="pass the number as `version`"):
                 versions.place(path)
 
     def test_home(self, tmp_path, monkeypatch):

@@ -202,5 +202,7 @@ class TestPathGradient:
     def test_needs_a_shared_sample(self):
         model = sequential()
         model.compile("adam", "mse", kl_gradient="path")
-        with pytest.raises(ValueError, match=r"path derivative.*Received: kl_gradient"):
+        with pytest.raises(
+            ValueError, match=r"`kl_gradient='path'` the.*Received: kl_gradient"
+        ):
             model.fit(*DATA, verbose=0)

@@ -187,7 +187,7 @@ class TestOverriddenStep:
         inputs = keras.Input((3,))
         model = Model(inputs, tfvn.MeanFieldDense(3)(inputs))
         model.compile("sgd", "mse", num_samples=2, run_eagerly=True)
-        with pytest.raises(ValueError, match=r"need the inputs.*x=None"):
+        with pytest.raises(ValueError, match=r"needs the inputs.*x=None"):
             model.fit(*POINTS, verbose=0)
 
 

@@ -7,6 +7,7 @@ import keras
 from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
 from tfvn.training import Model, Sequential
 from tfvn.training.bayesian_training import BayesianTraining
+from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.utils import private
 from tfvn.utils.model_copies import ModelCopier
 from tfvn.utils.models import functional_graph
@@ -55,7 +56,8 @@ def compile_alike(model: keras.Model, copy: keras.Model) -> None:
     """Compiles a copy of a model with the arguments of the model's `compile`.
 
     The optimizer and the metrics are new objects. The number of training examples that
-    `fit` found, and the number of batches seen, are copied too.
+    `fit` found, and the number of batches seen, are copied too. Where a model has one
+    optimizer per group, a copy of another library's class gets that of the means.
 
     Args:
         model: The original. If it is not compiled, neither is the copy.
@@ -64,6 +66,10 @@ def compile_alike(model: keras.Model, copy: keras.Model) -> None:
     arguments = private.compile_arguments(model)
     if not arguments:
         return
+    optimizer = arguments["optimizer"]
+    if isinstance(optimizer, GroupOptimizer) and not isinstance(copy, BayesianTraining):
+        groups = optimizer.groups
+        arguments["optimizer"] = groups.get("mean", groups["default"])
     renewed = ("optimizer", "metrics", "weighted_metrics")
     arguments |= {
         name: keras.tree.map_structure(_new, arguments[name]) for name in renewed

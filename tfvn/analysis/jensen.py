@@ -15,6 +15,7 @@ from tfvn.distributions.noise import inverse_square_moments
 from tfvn.layers.noise.base import NoiseSource
 from tfvn.layers.noise.noisy_conv2d import NoisyConv2D
 from tfvn.layers.noise.noisy_lstm import NoisyLSTMCell
+from tfvn.utils.tables import text_table
 
 _HEADER = ("", "E[xi^2]", "Var[xi]", "Var[xi^-2]", "in likelihood", "in prior")
 
@@ -67,14 +68,7 @@ class JensenGap:
         if measured:
             sums = (_figure(self.likelihood), _figure(self.prior))
             lines.append(("sum", "", "", "", *sums))
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join(
-            "  ".join(
-                cell.rjust(width) if index else cell.ljust(width)
-                for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        )
+        return "\n".join(text_table(lines[0], lines[1:], "l".ljust(len(lines[0]), "r")))
 
 
 def jensen_gap(

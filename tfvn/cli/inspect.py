@@ -5,14 +5,13 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
-from tfvn.cli.shared import mistakes, table
+from tfvn.analysis.summary import summary
+from tfvn.cli.shared import keras_model, mistakes
 from tfvn.serving import card, versions
 from tfvn.serving.saved_model import SavedModel, Signature
-
-_CAUSE = "Exception encountered:"
+from tfvn.utils.tables import text_table
 
 
 def run(path: pathlib.Path) -> None:
@@ -36,10 +35,7 @@ def describe(path: pathlib.Path) -> str:
         Several lines of text.
     """
     if path.is_file():
-        model = _keras_model(path)
-        parameters = f"{model.count_params():,} parameters"
-        lines = [f"{model.name}, a {type(model).__name__} with {parameters}"]
-        return "\n".join([*lines, "", *_layers(card.describe_layers(model))])
+        return str(summary(keras_model(path)))
     export = versions.resolve(path)
     facts = card.read(export)
     signatures = SavedModel(export).signatures
@@ -62,21 +58,6 @@ def describe(path: pathlib.Path) -> str:
     return "\n".join(lines)
 
 
-def _keras_model(path: pathlib.Path) -> keras.Model:
-    try:
-        return keras.saving.load_model(path, compile=False)
-    # Whatever Keras raises, the cause is the file.
-    except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        # In Keras's message the cause comes after the layer's configuration.
-        causes = [line for line in lines if line.startswith(_CAUSE)]
-        cause = (causes[-1:] or lines)[0].removeprefix(_CAUSE).strip()
-        raise ValueError(
-            "The file must be a model that Keras saved, with layers of this library or of "
-            f"Keras. Received: {str(path)!r}: {cause}"
-        ) from error
-
-
 def _labels(labels: Any) -> list[str]:
     if not labels:
         return []
@@ -92,7 +73,7 @@ def _signatures(signatures: Mapping[str, Signature]) -> list[str]:
         outputs = [_tensor(key, value) for key, value in signature.outputs.items()]
         both = itertools.zip_longest(inputs, outputs, fillvalue="")
         rows += [["" if index else name, *pair] for index, pair in enumerate(both)]
-    return table(["signature", "input", "output"], rows)
+    return text_table(["signature", "input", "output"], rows)
 
 
 def _tensor(name: str, tensor: tf.TensorSpec) -> str:
@@ -104,4 +85,6 @@ def _tensor(name: str, tensor: tf.TensorSpec) -> str:
 
 def _layers(layers: Sequence[Mapping[str, Any]]) -> list[str]:
     columns = ("name", "layer", "posterior", "law", "estimator", "parameters")
-    return table(columns, [[str(layer[key]) for key in columns] for layer in layers])
+    return text_table(
+        columns, [[str(layer[key]) for key in columns] for layer in layers]
+    )

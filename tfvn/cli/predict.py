@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from _tfvn_command import CommandError
-from tfvn.cli.shared import first_line, mistakes, table
+from tfvn.cli.shared import check_output, load_arrays, mistakes
 from tfvn.serving import versions
 from tfvn.serving.endpoints import SEED
 from tfvn.serving.saved_model import SavedModel
+from tfvn.utils.tables import text_table
 
 # The largest numbers of rows and of values per cell that are printed.
 _MOST_ROWS = 10
@@ -34,8 +34,8 @@ def run(
         output: A file for the answer; `None` prints its first rows.
     """
     with mistakes():
-        _check_output(output)
-        answer = ask(path, _load_arrays(input), signature, seed)
+        check_output(output)
+        answer = ask(path, load_arrays(input), signature, seed)
         if output is not None:
             # Opened here, because NumPy would add a suffix to the name.
             with output.open("wb") as file:
@@ -70,23 +70,26 @@ def ask(
     model = SavedModel(versions.resolve(path))
     if signature not in model.signatures:
         raise ValueError(
-            f"The signature must be one of {sorted(model.signatures)}. "
-            f"Received: {signature!r}"
+            f"`--signature` must be one of {sorted(model.signatures)}. Received: "
+            f"{signature!r}"
         )
     wanted = model.signatures[signature].inputs
     given = _by_name(inputs, wanted)
     if (SEED in wanted) != (seed is not None):
-        needs = "needs a seed" if seed is None else "takes no seed"
-        raise ValueError(
-            f"The signature {signature!r} {needs}; expected a seed for `seeded` only. "
-            f"Received: seed={seed}"
+        advice = (
+            "needs a seed; pass `--seed`"
+            if seed is None
+            else "takes no seed; leave `--seed` out, or pass `--signature seeded`"
         )
+        raise ValueError(f"The signature {signature!r} {advice}. Received: seed={seed}")
     if seed is not None:
         rows = max((len(value) for value in given.values()), default=0)
         given[SEED] = np.stack([np.full(rows, seed), np.arange(rows)], axis=1)
     if set(given) != set(wanted):
         raise ValueError(
-            f"The inputs must be {sorted(wanted)}. Received: {sorted(given)}"
+            "`--input` must contain an array for each input of the signature: "
+            f"{sorted({*wanted} - {SEED})}. Received: arrays named "
+            f"{sorted({*given} - {SEED})}"
         )
     return model(given, signature)
 
@@ -98,14 +101,14 @@ def _by_name(
     names = [name for name in wanted if name != SEED]
     if "" in inputs and len(names) != 1:
         raise ValueError(
-            f"The signature takes several inputs, {names}; expected a .npz file with an "
-            "array under each name. Received: one array without a name"
+            f"The signature takes the inputs {names}, so `--input` must be a .npz file "
+            "with an array for each of these names. Received: one array without a name"
         )
     given = {name or names[0]: np.asarray(value) for name, value in inputs.items()}
     if not all(value.ndim for value in given.values()):
         raise ValueError(
-            "The inputs must be arrays of rows, with at least one axis. Received: shapes "
-            f"{[value.shape for value in given.values()]}"
+            "`--input` must contain arrays with at least one axis, the rows. Received: "
+            f"arrays of shapes {[value.shape for value in given.values()]}"
         )
     return given
 
@@ -119,7 +122,7 @@ def show(answer: Mapping[str, np.ndarray]) -> str:
         [str(row), *(_values(c[row]) if row < len(c) else "" for c in columns)]
         for row in range(min(count, _MOST_ROWS))
     ]
-    lines = table(["row", *answer], rows)
+    lines = text_table(["row", *answer], rows)
     if count > _MOST_ROWS:
         lines.append(f"... and {count - _MOST_ROWS} more rows")
     return "\n".join(lines)
@@ -130,37 +133,3 @@ def _values(value: np.ndarray) -> str:
     form = "{:.4g}" if flat.dtype.kind in "biuf" else "{}"
     shown = " ".join(map(form.format, flat[:_MOST_VALUES]))
     return f"{shown} ..." if flat.size > _MOST_VALUES else shown
-
-
-def _load_arrays(path: pathlib.Path) -> dict[str, Any]:
-    """Returns the arrays of a file by name; that of a .npy file is called `""`."""
-    try:
-        # Opened here, because NumPy would not close a file that it cannot read.
-        with path.open("rb") as file:
-            loaded = np.load(file)
-            if isinstance(loaded, np.ndarray):
-                return {"": loaded}
-            arrays = dict(loaded)
-    except OSError:
-        raise
-    # Whatever NumPy raises, the cause is the file.
-    except Exception as error:
-        raise CommandError(
-            "the input must be a .npy or .npz file of numbers or strings, written by "
-            f"`numpy.save` or `numpy.savez` without pickled objects. Received: {path}: "
-            f"{first_line(error)}"
-        ) from error
-    if not arrays:
-        raise CommandError(f"the input must have an array. Received: {path} with none")
-    return arrays
-
-
-def _check_output(path: pathlib.Path | None) -> None:
-    """Raises before the computation if its result could not be written."""
-    if path is None:
-        return
-    if path.is_dir() or not path.parent.is_dir():
-        raise CommandError(
-            "the output must be a file in a directory that exists. "
-            f"Received: --output {path}"
-        )

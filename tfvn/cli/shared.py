@@ -1,12 +1,18 @@
-"""Tools of all commands: tables, and one-line errors for mistakes of the user."""
+"""What commands share: one-line errors for mistakes of the user, and files."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import pathlib
+from collections.abc import Iterator
+from typing import Any
 
+import keras
+import numpy as np
 import tensorflow as tf
 
 from _tfvn_command import CommandError
 from tfvn.serving.saved_model import reason
+
+_CAUSE = "Exception encountered:"
 
 
 @contextlib.contextmanager
@@ -26,13 +32,58 @@ def first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def table(header: Iterable[str], rows: list[list[str]]) -> list[str]:
-    """Returns the lines of a table."""
-    columns = list(zip(header, *rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    return [
-        "  ".join(
-            cell.ljust(width) for cell, width in zip(line, widths, strict=True)
-        ).rstrip()
-        for line in zip(*columns, strict=True)
-    ]
+def keras_model(path: pathlib.Path, compile: bool = False) -> keras.Model:
+    """Loads a model that Keras saved, or raises an error of one sentence.
+
+    Args:
+        path: A `.keras` file.
+        compile: Whether to compile the model as it was when it was saved.
+    """
+    try:
+        return keras.saving.load_model(path, compile=compile)
+    # Whatever Keras raises, the cause is the file.
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        # In Keras's message the cause comes after the layer's configuration.
+        causes = [line for line in lines if line.startswith(_CAUSE)]
+        cause = (causes[-1:] or lines)[0].removeprefix(_CAUSE).strip()
+        raise ValueError(
+            "The file must be a model that Keras saved, with layers of this library or of "
+            f"Keras. Received: {str(path)!r}: {cause}"
+        ) from error
+
+
+def check_output(path: pathlib.Path | None) -> None:
+    """Raises before the computation if its result could not be written."""
+    if path is None:
+        return
+    if path.is_dir() or not path.parent.is_dir():
+        raise CommandError(
+            "`--output` must be a file in a directory that exists. "
+            f"Received: --output {path}"
+        )
+
+
+def load_arrays(path: pathlib.Path) -> dict[str, Any]:
+    """Returns the arrays of a file by name; that of a .npy file is called `""`."""
+    try:
+        # Opened here, because NumPy would not close a file that it cannot read.
+        with path.open("rb") as file:
+            loaded = np.load(file)
+            if isinstance(loaded, np.ndarray):
+                return {"": loaded}
+            arrays = dict(loaded)
+    except OSError:
+        raise
+    # Whatever NumPy raises, the cause is the file.
+    except Exception as error:
+        raise CommandError(
+            "an input must be a .npy or .npz file of numbers or strings, written by "
+            f"`numpy.save` or `numpy.savez` without pickled objects. Received: {path}: "
+            f"{first_line(error)}"
+        ) from error
+    if not arrays:
+        raise CommandError(
+            f"an input must contain at least one array. Received: {path} with none"
+        )
+    return arrays

@@ -15,7 +15,9 @@ from tfvn.distributions.noise import (
     noise_law,
     register_noise,
 )
+from tfvn.distributions.pruned_weights import PrunedWeights
 from tfvn.distributions.rayleigh import Rayleigh
+from tfvn.distributions.rotated_normal import RotatedNormal
 from tfvn.distributions.scale_mixture import ScaleMixture
 from tfvn.distributions.serialization import deserialize, register, serialize
 from tfvn.distributions.spike_and_slab import SpikeAndSlab
@@ -35,7 +37,9 @@ __all__ = [
     "LogUniform",
     "LogVarianceNormal",
     "MultiplicativeNormal",
+    "PrunedWeights",
     "Rayleigh",
+    "RotatedNormal",
     "ScaleMixture",
     "SpikeAndSlab",
     "ZeroMeanBernoulli",

@@ -59,7 +59,7 @@ class KTiedNormal(tfd.Normal):
         self.right = tf.convert_to_tensor(right, dtype=loc.dtype)
         if (self.left.shape[0], self.right.shape[0]) != (spec.rows, spec.columns):
             raise ValueError(
-                f"The factors of a `KTiedNormal` must have {spec.rows} and "
+                f"Arguments `left` and `right` must have {spec.rows} and "
                 f"{spec.columns} rows, as many as `loc` has rows and columns. "
                 f"Received: left.shape={tuple(self.left.shape)} and "
                 f"right.shape={tuple(self.right.shape)}"

@@ -129,9 +129,9 @@ def noise_law(noise: Any, **parameters: float) -> tfd.Distribution:
         )
     if parameters:
         raise ValueError(
-            "A distribution already has its parameters; pass parameters only together "
-            "with an alias. "
-            f"Received: {', '.join(f'{k}={v!r}' for k, v in parameters.items())}"
+            "Argument `noise` is a distribution, which already has its parameters; "
+            "pass parameters only if `noise` is a name such as 'gaussian'. Received: "
+            f"{', '.join(f'{k}={v!r}' for k, v in parameters.items())}"
         )
     return noise
 
@@ -147,8 +147,8 @@ def center(law: tfd.Distribution) -> float:
             if math.isfinite(value):
                 return value
     raise ValueError(
-        "The distribution of a noise must have a finite mean or a median that TFP can "
-        f"compute. Received: noise={law}"
+        "Argument `noise` must be a distribution with a finite mean or a median that "
+        f"TFP can compute. Received: noise={law}"
     )
 
 
@@ -207,8 +207,8 @@ def marginal_prior(noise: Any, scale: float = 1.0) -> tfd.Distribution:
         return prior
     if not is_density(law):
         raise ValueError(
-            "The marginal prior can be computed for Bernoulli noise and for scalar noise "
-            f"with a density only. Received: noise={law}"
+            "`marginal_prior` supports Bernoulli noise, and scalar noise with a "
+            f"density, only. Received: noise={law}"
         )
     return ScaleMixture(law, scale)
 
@@ -219,8 +219,8 @@ def _closed_form(law: tfd.Distribution, scale: float) -> tfd.Distribution | None
         keep = float(law.probs_parameter())
         if keep == 0:
             raise ValueError(
-                "Noise that is always zero implies no prior, because every weight is "
-                "zero; expected a keep probability above 0. Received: probs=0.0"
+                "Noise that is always zero makes every weight zero and so implies no "
+                "prior; expected a keep probability above 0. Received: probs=0.0"
             )
         return tfd.Normal(0.0, scale) if keep == 1 else SpikeAndSlab(scale, 0.0, keep)
     if isinstance(law, tfd.Normal):

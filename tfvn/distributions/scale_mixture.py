@@ -120,10 +120,11 @@ class ScaleMixture(ScalarDistribution):
                     break
             if not error < _ERRORS[1]:
                 raise ValueError(
-                    "The quadrature of a `ScaleMixture` must find all mass of the noise "
-                    f"between exp(-{end:g}) and exp({end:g}); a noise in float64 has a "
-                    f"wider range than one in float32. Received: noise={self.noise}, with "
-                    f"a mass of {float(mass):.4f} there"
+                    f"Nearly all values of `noise` must lie between exp(-{end:g}) and "
+                    f"exp({end:g}), the range over which `ScaleMixture` integrates; "
+                    "try noise in float64, for which the range is wider than in "
+                    f"float32. Received: noise={self.noise}, with a probability of "
+                    f"{float(mass):.4f} in this range"
                 )
             log_weights = tf.math.log(weights) - tf.math.log(mass)
         scales = tf.expand_dims(self.scale, -1) * nodes

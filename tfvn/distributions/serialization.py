@@ -128,10 +128,9 @@ def _to_data(value: Any, where: str) -> Any:
     if isinstance(value, list | tuple):
         return [_to_data(item, where) for item in value]
     raise ValueError(
-        "A prior can be saved if its parameters are numbers, arrays, variables and "
-        f"distributions, but {where} is none of them; give the prior other parameters or "
-        "do not save the layer. "
-        f"Received: {value!r}"
+        "The parameters of a prior must be numbers, arrays, variables or "
+        f"distributions, so that the prior can be saved, but {where} is none of these; "
+        f"use another prior, or do not save the layer. Received: {value!r}"
     )
 
 

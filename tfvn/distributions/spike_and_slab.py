@@ -57,8 +57,8 @@ class SpikeAndSlab(tfd.MixtureSameFamily):
         )
         if slab is not None and spike is not None and not 0 <= spike < slab:
             raise ValueError(
-                "The slab of a `SpikeAndSlab` must have a positive scale, and the spike a "
-                "smaller positive one, or 0 for an atom. "
+                "Argument `slab_scale` must be positive, and `spike_scale` must be "
+                "smaller than it and positive, or 0 for weights that are exactly zero. "
                 f"Received: slab_scale={slab} and spike_scale={spike}"
             )
         if probability is not None and not 0 < probability < 1:

@@ -142,9 +142,10 @@ def check_is_learned(distribution: tfd.Distribution) -> None:
     tf.function(trace, autograph=False).get_concrete_function()
     if missing:
         raise ValueError(
-            "Every trainable variable of a prior must have a gradient, or it would never "
-            "be trained; make it a number, or a variable with `trainable=False`. "
-            f"Received: prior={distribution} with no gradient for {missing}"
+            "Every trainable variable of a prior must have a gradient, because it "
+            "would never be trained otherwise; make it a number, or a variable with "
+            f"`trainable=False`. Received: prior={distribution} with no gradient for "
+            f"{missing}"
         )
 
 

@@ -8,7 +8,7 @@ from tfvn.estimators.sequence_weights import FlippedWeights, HeldWeights
 from tfvn.kernel import LinearOp
 from tfvn.posteriors.base import Posterior
 from tfvn.random import SeedGenerator
-from tfvn.utils.registry import Registry
+from tfvn.utils.registry import Part, Registry
 
 Tensor = Any
 Held = HeldWeights | FlippedWeights
@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
     noise: Tensor | None = None
 
 
-class Estimator(abc.ABC):
+class Estimator(Part, abc.ABC):
     """A way to sample `sum(linear_op(inputs, kernel))` for random kernels.
 
     To add one, subclass this and register the class with an alias and its support table:
@@ -56,7 +56,6 @@ class Estimator(abc.ABC):
         draws_noise: Whether two calls differ at all.
     """
 
-    alias: str
     noise_per_example: bool = False
     draws_weights: bool = False
     draws_noise: bool = True
@@ -82,8 +81,8 @@ class Estimator(abc.ABC):
             seed_generator: Gives the seeds.
         """
         raise NotImplementedError(
-            f"`{type(self).__name__}` does not draw for recurrent layers: it has no "
-            "`hold` method."
+            f"`{type(self).__name__}` can't be used in recurrent layers, because it "
+            "has no `hold` method; define one, or choose another estimator."
         )
 
     def prepare(self, terms: list[Term], offset: Tensor | None) -> Any:
@@ -104,12 +103,6 @@ class Estimator(abc.ABC):
     ) -> Tensor:
         """Returns `copies` draws of each example, one after the other."""
         raise NotImplementedError(
-            f"`{type(self).__name__}` prepares nothing to draw again from."
+            f"`{type(self).__name__}` has a `prepare` method, so it needs a `redraw` "
+            "method as well; define both or neither."
         )
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Estimator":
-        return cls(**config)

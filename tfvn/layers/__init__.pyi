@@ -879,7 +879,7 @@ class MultiplicativeNoise(_MultiplicativeNoise):
     regularises the weights, and they may overfit.
 
     Args:
-        noise: Law of the noise: `"bernoulli"`, `"gaussian"`, `"rayleigh"`,
+        noise: Distribution of the noise: `"bernoulli"`, `"gaussian"`, `"rayleigh"`,
             `"inverse_nakagami"`, `"half_cauchy"`, one of these with parameters from
             `tfvn.distributions.noise_law`, or a scalar `tfd.Distribution`.
         noise_shape: Shape of the noise, which is repeated along axes of size 1. `None` is
@@ -944,9 +944,9 @@ class NoisyConv2D(_NoisyConv2D):
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"channels"`, `"filters"` or `"channels_and_filters"`.
-        filter_noise: Law of the filter factor in the joint structure; `None` is `noise`.
+        filter_noise: Distribution of the filter factor in the joint structure; `None` is `noise`.
         normalize: See `tfvn.NoisyDense`, also for `prior_scale`, `kl_weight` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv2D`.
 
@@ -1020,7 +1020,7 @@ class NoisyDense(_NoisyDense):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"ard"` or `"dropconnect"`.
         normalize: Whether to divide the noise by its mean, or by its median if it has no
             mean, so that the layer equals the Keras layer at inference.
@@ -1093,7 +1093,7 @@ class NoisyLSTM(_NoisyLSTM):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         gates: `"tied"` or `"untied"`.
         normalize: Whether to divide the noise by its mean, or by its median if it has no
             mean, so that the layer equals the Keras layer at inference.
@@ -1176,7 +1176,7 @@ class NoisyLSTMCell(_NoisyLSTMCell):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         gates: `"tied"` or `"untied"`.
         normalize: See `tfvn.NoisyDense`, also for `prior_scale`, `kl_weight` and `seed`.
         **kwargs: Every other argument of `keras.layers.LSTMCell`.
@@ -1243,9 +1243,9 @@ class NoisyResidual(_NoisyResidual):
 
     Args:
         block: A layer, or a model, whose outputs have the shape of its inputs.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"depth"`, `"ard"` or `"depth_and_ard"`.
-        depth_noise: Law of the depth factor in the joint structure; `None` is `noise`.
+        depth_noise: Distribution of the depth factor in the joint structure; `None` is `noise`.
         normalize: Whether to divide the noise by its mean, or by its median if it has no
             mean, so that this is a plain residual connection at inference.
         seed: Integer seed of the noise.
@@ -3572,7 +3572,7 @@ class VarianceConv1D(Preset, Conv1D):
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer, the size of the window.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.Conv1D` and of
             `keras.layers.Conv1D`; `kernel_initializer` gives the initial scales.
 
@@ -3635,7 +3635,7 @@ class VarianceConv2D(Preset, Conv2D):
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.Conv2D` and of
             `keras.layers.Conv2D`; `kernel_initializer` gives the initial scales.
 
@@ -3698,7 +3698,7 @@ class VarianceConv2DTranspose(Preset, Conv2DTranspose):
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.Conv2DTranspose` and of
             `keras.layers.Conv2DTranspose`; `kernel_initializer` gives the initial
             scales.
@@ -3762,7 +3762,7 @@ class VarianceConv3D(Preset, Conv3D):
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or three integers, the size of the window.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.Conv3D` and of
             `keras.layers.Conv3D`; `kernel_initializer` gives the initial scales.
 
@@ -3829,7 +3829,7 @@ class VarianceDense(Preset, Dense):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.Dense` and of
             `keras.layers.Dense`; `kernel_initializer` gives the initial scales.
 
@@ -3885,7 +3885,7 @@ class VarianceDepthwiseConv2D(Preset, DepthwiseConv2D):
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
             `keras.layers.DepthwiseConv2D`; `depthwise_initializer` gives the initial
             scales.
@@ -3948,7 +3948,7 @@ class VarianceEinsumDense(Preset, EinsumDense):
     Args:
         equation: Einsum equation, `"...x,xy->...y"` for instance.
         output_shape: Shape of the output without the batch.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.EinsumDense` and of
             `keras.layers.EinsumDense`; `kernel_initializer` gives the initial scales.
 
@@ -4012,7 +4012,7 @@ class VarianceGRU(Preset, GRU):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.GRU` and of
             `keras.layers.GRU`; `kernel_initializer` and `recurrent_initializer`
             give the initial scales.
@@ -4094,7 +4094,7 @@ class VarianceGRUCell(Preset, GRUCell):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
             `keras.layers.GRUCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial scales.
@@ -4164,7 +4164,7 @@ class VarianceLSTM(Preset, LSTM):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.LSTM` and of
             `keras.layers.LSTM`; `kernel_initializer` and `recurrent_initializer`
             give the initial scales.
@@ -4246,7 +4246,7 @@ class VarianceLSTMCell(Preset, LSTMCell):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.LSTMCell` and of
             `keras.layers.LSTMCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial scales.

@@ -37,7 +37,8 @@ class RandomWeightsLayer(WeightedKL):
 
     The layer draws noise in training and at inference alike. It adds its KL to the loss
     once per forward pass, however often it is called in it. Its arguments are those of
-    the Keras twin and, from `posterior` to `seed`, of `tfvn.layers.Dense`.
+    the Keras layer that it replaces and, from `posterior` to `seed`, those of
+    `tfvn.layers.Dense`.
     """
 
     # The random kernels. Each has a posterior of its own, all of the same kind.
@@ -64,16 +65,18 @@ class RandomWeightsLayer(WeightedKL):
             value = kwargs.pop(name, None)
             if value is not None:
                 raise ValueError(
-                    f"`{type(self).__name__}` has no kernel to adapt or quantize and "
-                    f"does not take `{name}`. Received: {name}={value!r}"
+                    f"`{type(self).__name__}` does not take `{name}`, because its "
+                    "kernel is random and can be neither adapted nor quantized. "
+                    f"Received: {name}={value!r}"
                 )
         # The twin's default suits a plain kernel; a posterior has its own default.
         kwargs.setdefault(f"{self.kernel_argument}_initializer", None)
         super().__init__(*args, **kwargs)
         if getattr(self, "quantization_mode", None) is not None:
             raise ValueError(
-                f"`{type(self).__name__}` has no kernel to quantize. "
-                f"Received: dtype={self.dtype_policy.name!r}"
+                f"`{type(self).__name__}` can't be quantized, because its kernel is "
+                "random; expected a floating-point `dtype`. Received: "
+                f"dtype={self.dtype_policy.name!r}"
             )
         self.prior = priors.get(prior)
         self.kl_method = kl_method
@@ -92,8 +95,9 @@ class RandomWeightsLayer(WeightedKL):
         if bias_posterior is not None:
             if not self.has_bias:
                 raise ValueError(
-                    "A layer without a bias has no posterior of one; expected "
-                    f"`bias_posterior=None`. Received: bias_posterior={bias_posterior!r}"
+                    "Argument `bias_posterior` must be `None` for a layer without a "
+                    "bias; leave it out, or give the layer a bias. Received: "
+                    f"bias_posterior={bias_posterior!r}"
                 )
             same = isinstance(self.bias_prior, str) and self.bias_prior == priors.AUTO
             prior = self._random_weights[0].prior if same else self.bias_prior
@@ -125,7 +129,7 @@ class RandomWeightsLayer(WeightedKL):
 
     @property
     def estimator_in_use(self) -> estimators.Estimator:
-        """The estimator of the current pass: the layer's own, or another."""
+        """The estimator of this call: the layer's own, or the one that replaces it."""
         estimator_of = passes.current().estimator_of
         return self.estimator if estimator_of is None else estimator_of(self)
 
@@ -136,10 +140,14 @@ class RandomWeightsLayer(WeightedKL):
         return estimator.noise_per_example if estimator.draws_noise else None
 
     @property
+    def estimates_kl(self) -> bool:
+        """Whether a part of the KL is estimated from a sample of the weights."""
+        return any(weight.is_estimated for weight in self._random_weights)
+
+    @property
     def shares_kl_sample(self) -> bool:
         """Whether a KL is estimated from the weights that the forward pass samples."""
-        is_estimated = any(weight.is_estimated for weight in self._random_weights)
-        return is_estimated and self.estimator_in_use.draws_weights
+        return self.estimates_kl and self.estimator_in_use.draws_weights
 
     def posterior_distribution(self, weight: str = "kernel") -> tfd.Distribution:
         """Returns the distribution of the kernel, a batch of scalar weights.
@@ -151,8 +159,8 @@ class RandomWeightsLayer(WeightedKL):
         self._check_built("`posterior_distribution()`")
         if weight not in self.posteriors:
             raise ValueError(
-                "Argument `weight` must name a random weight, one of "
-                f"{list(self.posteriors)}. Received: weight={weight!r}"
+                "Argument `weight` must be the name of a random weight of this layer, "
+                f"one of {list(self.posteriors)}. Received: weight={weight!r}"
             )
         return self.posteriors[weight].distribution()
 
@@ -161,9 +169,22 @@ class RandomWeightsLayer(WeightedKL):
         """The posterior of each random weight, by name."""
         return {weight.name: weight.posterior for weight in self._random_weights}
 
+    @property
+    def resolved_priors(self) -> dict[str, Any]:
+        """The prior of each random weight, by name, with `"auto"` resolved."""
+        return {weight.name: weight.prior for weight in self._random_weights}
+
+    def twin_weights(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Returns values of the random weights as the Keras twin has them, by name.
+
+        Args:
+            weights: A value of each random weight, by name.
+        """
+        return weights
+
     @keras.Layer.trainable.setter
     def trainable(self, value: bool) -> None:
-        """Whether the layer is trained. A shared prior is, as long as one of its layers is."""
+        """Whether the layer is trained. A shared prior is trained if one of its layers is."""
         keras.Layer.trainable.fset(self, value)
         if self.built:
             for variable in self._prior_variables():
@@ -189,10 +210,10 @@ class RandomWeightsLayer(WeightedKL):
         return {**groups, "default": plain}
 
     def enable_lora(self, *args: Any, **kwargs: Any) -> None:
-        """Not offered: a random kernel has no low-rank adapter."""
+        """Raises an error, because a random kernel can have no low-rank adapter."""
         raise ValueError(
-            f"`{type(self).__name__}` has no kernel to adapt and does not support "
-            "LoRA; adapt a deterministic layer instead."
+            f"`{type(self).__name__}` does not support LoRA, because its kernel is "
+            "random; use LoRA in a layer with a fixed kernel instead."
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -213,8 +234,9 @@ class RandomWeightsLayer(WeightedKL):
     def _check_built(self, what: str) -> None:
         if not self.built:
             raise ValueError(
-                f"A layer has {what} only once it has variables; call the layer on data "
-                f"or call its `build` first. Received: layer={self.name!r}, not built"
+                f"The layer must be built before you use {what}; call it on data, or "
+                f"call its `build` method. Received: layer={self.name!r}, which is not "
+                "built"
             )
 
     def _options(self, prefix: str) -> dict[str, Any]:
@@ -265,9 +287,9 @@ class RandomWeightsLayer(WeightedKL):
 class StochasticLayer(RandomWeightsLayer):
     """Turns a Keras layer with a kernel into one whose kernel is a distribution.
 
-    A subclass inherits from this class and from its Keras twin, and says what its
-    linear op is: `kernel_spec`, `linear_op` and, where they differ from those of a
-    Dense, `factored_op`, `expand_bias` and the axes.
+    A subclass inherits from this class and from the Keras layer that it replaces, and
+    defines its linear op: `kernel_spec`, `linear_op` and, where they differ from those
+    of a Dense, `factored_op`, `expand_bias` and the axes.
     """
 
     # The axes of inputs and outputs that the kernel does not slide along.
@@ -377,7 +399,8 @@ class StochasticLayer(RandomWeightsLayer):
     @property
     def kernel(self) -> Tensor:
         raise AttributeError(
-            f"`{type(self).__name__}` has no fixed `kernel`; see `posterior_distribution()`."
+            f"`{type(self).__name__}` has no fixed `kernel`, but a distribution over "
+            "kernels; see `posterior_distribution()`."
         )
 
     def _bias_op(self, one: Tensor, bias: Tensor) -> Tensor:

@@ -5,15 +5,17 @@ from typing import Any
 
 import keras
 
+from tfvn import posteriors
 from tfvn.posteriors import Posterior
+from tfvn.posteriors.pruned import unpruned
 
 
 def given(scope: dict[str, Any], *kept: str) -> dict[str, Any]:
     """Returns the arguments of a method, by name, from its `locals()`.
 
-    A constructor lists the arguments of its Keras twin and its own, so that people and
+    A constructor lists the arguments of its Keras layer and its own, so that people and
     tools can read them, and passes them on in one line. A test compares them with those
-    of the twin.
+    of the Keras layer.
 
     Args:
         scope: The `locals()` of a method that has `**kwargs` and no other variables yet.
@@ -48,6 +50,8 @@ class Preset(keras.Layer):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
+        if unpruned(self.posterior) is not self.posterior:
+            return config  # whose posterior says that it is pruned
         del config["posterior"]
         return {**config, **self.posterior.get_config()}
 
@@ -56,14 +60,11 @@ def _add_constructor(preset: Any) -> None:
     own = inspect.signature(preset.posterior_class).parameters
 
     def constructor(self: Any, *args: Any, **kwargs: Any) -> None:
-        if "posterior" in kwargs:
-            generic = preset.__name__.removeprefix(preset.posterior_class.__name__)
-            raise ValueError(
-                f"`{preset.__name__}` has a posterior already; choose another with "
-                f"`tfvn.layers.{generic}`. Received: posterior={kwargs['posterior']!r}"
-            )
         arguments = {name: kwargs.pop(name) for name in own if name in kwargs}
-        posterior = preset.posterior_class(**arguments)
+        if "posterior" in kwargs:
+            posterior = _pruned_posterior(preset, kwargs.pop("posterior"), arguments)
+        else:
+            posterior = preset.posterior_class(**arguments)
         super(preset, self).__init__(*args, posterior=posterior, **kwargs)
 
     # For `help()` and notebooks; editors and type checkers read the stub of this package.
@@ -73,3 +74,21 @@ def _add_constructor(preset: Any) -> None:
     signature = signature.replace(parameters=[*before, *added, rest])
     constructor.__signature__ = signature  # type: ignore[attr-defined]
     preset.__init__ = constructor
+
+
+def _pruned_posterior(preset: Any, given: Any, arguments: dict[str, Any]) -> Posterior:
+    """Returns the pruned posterior in the config of a preset, or raises for any other."""
+    posterior = posteriors.get(given) if isinstance(given, dict) else given
+    is_pruned = unpruned(posterior) is not posterior
+    if (
+        arguments
+        or not is_pruned
+        or type(posterior.posterior) is not preset.posterior_class
+    ):
+        generic = preset.__name__.removeprefix(preset.posterior_class.__name__)
+        raise ValueError(
+            f"`{preset.__name__}` does not take `posterior`, because its posterior is "
+            f"fixed; choose another one with `tfvn.layers.{generic}`. Received: "
+            f"posterior={given!r}"
+        )
+    return posterior

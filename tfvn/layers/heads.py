@@ -59,9 +59,9 @@ class LikelihoodHead(keras.layers.Layer):
         super().__init__(**own)
         if "activation" in kwargs:
             raise ValueError(
-                "The outputs are parameters of a distribution, which are not to be "
-                "transformed; expected no `activation`. "
-                f"Received: activation={kwargs['activation']!r}"
+                f"`{type(self).__name__}` does not take `activation`, because its "
+                "outputs are the parameters of a distribution. Received: "
+                f"activation={kwargs['activation']!r}"
             )
         self.units = check_count("units", units)
         self.likelihood = likelihoods.get(likelihood)

@@ -24,14 +24,14 @@ KL_METHODS = ("auto", "analytic", "monte_carlo")
 
 _KL_WEIGHT_ADVICE = (
     "A stochastic layer without a `kl_weight` adds its whole KL to the loss of every "
-    "batch, as if each batch were all the data; train with `tfvn.Model.fit`, which finds "
-    "the right weight, or, with a loss that is a mean over examples, pass "
+    "batch, as if each batch were all the data; train with `tfvn.Model.fit`, which "
+    "finds the right weight, or, if the loss is a mean over examples, pass "
     "`kl_weight=1 / number_of_training_examples` to the layer."
 )
 
 UNKNOWN_SIZE = (
-    "The KL is divided by the number of training examples, which is not known here: `fit` "
-    "finds it from data whose length is known; otherwise pass it to "
+    "The KL must be divided by the number of training examples, which is not known "
+    "here; call `fit` with data whose length is known, or pass the number to "
     "`compile(train_size=...)`. Received: train_size=None"
 )
 
@@ -239,14 +239,15 @@ class RandomWeight:
         has_closed_form = cell != support.MONTE_CARLO
         if kl_method == "analytic" and not has_closed_form:
             raise ValueError(
-                f"The KL from a {law} posterior to this prior has no closed form; "
-                "expected `kl_method='monte_carlo'` or `'auto'`. "
-                f"Received: kl_method='analytic' and prior={self.prior}"
+                f"The KL from a {law} posterior to this prior has no closed form; pass "
+                "`kl_method='monte_carlo'` or `'auto'`. Received: kl_method='analytic' "
+                f"and prior={self.prior}"
             )
         if kl_method == "monte_carlo" and row == "ard":
             raise ValueError(
-                "The ARD prior has no density to compare samples with; expected "
-                "`kl_method='analytic'` or `'auto'`. Received: kl_method='monte_carlo'"
+                "The ARD prior has no density, so its KL can't be estimated from "
+                "samples; pass `kl_method='analytic'` or `'auto'`. Received: "
+                "kl_method='monte_carlo'"
             )
         if kl_method == "auto":
             return "analytic" if has_closed_form else "monte_carlo"
@@ -262,6 +263,10 @@ def _cast(distribution: tfd.Distribution, dtype: tf.DType) -> tfd.Distribution:
 def _map_parameters(
     function: Callable[[Tensor], Tensor], distribution: tfd.Distribution
 ) -> tfd.Distribution:
-    parameters = distribution.parameters.items()
-    tensors = {key: function(value) for key, value in parameters if tf.is_tensor(value)}
-    return distribution.copy(**tensors)
+    mapped = {}
+    for key, value in distribution.parameters.items():
+        if isinstance(value, tfd.Distribution):
+            mapped[key] = _map_parameters(function, value)
+        elif tf.is_tensor(value) and value.dtype.is_floating:
+            mapped[key] = function(value)
+    return distribution.copy(**mapped)

@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 
 from tfvn import support
 from tfvn.kernel import KernelSpec, LinearOp
-from tfvn.utils.registry import Registry
+from tfvn.utils.registry import Part, Registry
 
 Tensor = Any
 
@@ -39,7 +39,7 @@ def once_per_reading(method: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]
     return cached
 
 
-class Posterior(abc.ABC):
+class Posterior(Part, abc.ABC):
     """A distribution over a kernel, with the variables that training changes.
 
     A new posterior has no variables. A layer copies the posterior that you pass and calls
@@ -56,14 +56,15 @@ class Posterior(abc.ABC):
         law: The kind of distribution of the weights, a column of the support tables.
         default_prior: Alias of the prior that `prior="auto"` chooses.
         zero_mean: Whether the mean is always zero, so that layers need not compute it.
+        is_fitted: Whether a conversion sets the variables, which are then not trained.
         variable_groups: The variables by group: `"mean"`, `"scale"`.
     """
 
-    alias: str
     spec: Any = None
     law: str = "gaussian"
     default_prior: str | None = "normal"
     zero_mean: bool = False
+    is_fitted: bool = False
 
     # The tensors that a copy made by `read` has computed so far. `None` in a posterior
     # itself, which keeps no tensors.
@@ -85,13 +86,6 @@ class Posterior(abc.ABC):
     def clone(self) -> "Posterior":
         """Returns a posterior with the same arguments and no variables."""
         return type(self)(**self.get_config())
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Posterior":
-        return cls(**config)
 
     def default_initializer(self, spec: KernelSpec) -> Any:
         """Returns the default initializer of the kernel's main variable."""

@@ -88,8 +88,9 @@ class GaussianDropout(NormalPosterior):
         check_choice("parameterization", parameterization, PARAMETERIZATIONS)
         if parameterization == "additive" and alpha is not None:
             raise ValueError(
-                "The additive parameterization has a scale per weight instead of an "
-                f"`alpha`; expected `alpha=None`. Received: alpha={alpha!r}"
+                "Argument `alpha` must be `None` with `parameterization='additive'`, "
+                "which has one scale per weight instead of an `alpha`. Received: "
+                f"alpha={alpha!r}"
             )
         if alpha is not None:
             check_choice("alpha", alpha, ALPHAS)

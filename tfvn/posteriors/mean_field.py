@@ -67,9 +67,9 @@ class MeanField(NormalPosterior):
             smallest = float(tf.reduce_min(scale))
         if not smallest > 0:
             raise ValueError(
-                "Argument `scale_initializer` must return positive standard deviations. "
-                f"Received: scale_initializer={self.scale_initializer} with smallest "
-                f"value {smallest}"
+                "Argument `scale_initializer` must return positive standard "
+                f"deviations. Received: scale_initializer={self.scale_initializer}, "
+                f"which returned {smallest}"
             )
         return 2.0 * tf.math.log(scale)
 

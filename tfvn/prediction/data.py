@@ -42,8 +42,8 @@ class Rows:
             self.first = next(stream, None)
             if self.first is None:
                 raise ValueError(
-                    "Argument `x` must give at least one batch. "
-                    f"Received: x={type(x).__name__} without any"
+                    "Argument `x` must contain at least one batch. Received: "
+                    f"x={type(x).__name__}, which is empty"
                 )
             self._batches: Iterable[Any] = itertools.chain([self.first], stream)
         else:
@@ -94,29 +94,88 @@ class Rows:
         return None if self.count is None else math.ceil(self.count / size)
 
 
-def checked_rows(model: keras.Model, x: Any, steps: int | None) -> Rows:
-    """Returns the rows of the data, checks that they fit, and builds the model."""
+def labelled_rows(
+    model: keras.Model, x: Any, y: Any, sample_weight: Any, steps: int | None
+) -> Rows:
+    """Returns rows `(x, y, sample_weight)` of data that `keras.Model.fit` takes.
+
+    A batch has `None` in place of weights if there are none. The inputs are checked, and
+    the model is built, as in `checked_rows`.
+    """
+    if not _is_stream(x):
+        if y is None:
+            raise ValueError(
+                "Argument `y` must be the targets of `x`, unless `x` is a data set with "
+                f"batches `(inputs, targets)`. Received: x={type(x).__name__} and y=None"
+            )
+        return checked_rows(model, (x, y, sample_weight), steps, labelled=True)
+    if y is not None or sample_weight is not None:
+        raise ValueError(
+            "Arguments `y` and `sample_weight` must be `None` if `x` is a data set, "
+            "which has batches `(inputs, targets)` or `(inputs, targets, weights)`. "
+            f"Received: x={type(x).__name__}, y={type(y).__name__}, "
+            f"sample_weight={type(sample_weight).__name__}"
+        )
+    if steps is None:
+        _check_end(x)
+    return checked_rows(model, _labelled_batches(x), steps, labelled=True)
+
+
+def _labelled_batches(source: Any) -> Iterator[Any]:
+    if isinstance(source, keras.utils.PyDataset):
+        source = private.batches_of(source)
+    for batch in source:
+        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+            raise ValueError(
+                "The batches of `x` must be tuples `(inputs, targets)` or `(inputs, "
+                f"targets, weights)`. Received: a batch of type {type(batch).__name__}"
+            )
+        parts = (*batch, None)[:3]
+        # Of a batch that is a tuple, `Rows` uses the first part.
+        yield (parts,)
+
+
+def checked_rows(
+    model: keras.Model, x: Any, steps: int | None, labelled: bool = False
+) -> Rows:
+    """Returns the rows of the data, checks that they fit, and builds the model.
+
+    Args:
+        model: The model.
+        x: The data, as in `Rows`.
+        steps: As in `Rows`.
+        labelled: Whether rows are tuples, the first part of which is the model's input.
+    """
     if not isinstance(model, keras.Model):
         raise ValueError(
             "Argument `model` must be a `keras.Model`. "
             f"Received: model={type(model).__name__}"
         )
     rows = Rows(x, steps)
+
+    def inputs_of(batch: Any) -> Any:
+        return batch[0] if labelled else batch
+
+    def by_name(batch: Any) -> Any:
+        x = inputs_by_name(model, inputs_of(batch))
+        return (x, *batch[1:]) if labelled else x
+
     if not model.built:
-        _build(model, at_least_one_row(rows.first))
-    rows.arrange(lambda x: inputs_by_name(model, x))
+        _build(model, at_least_one_row(inputs_of(rows.first)))
+    rows.arrange(by_name)
     graph = functional_graph(model)
     if graph is None:
         return rows
     expected = [tuple(symbol.shape[1:]) for symbol in graph.inputs]
     received = [
         None if part is None else tuple(part.shape[1:])
-        for part in keras.tree.flatten(rows.first)
+        for part in keras.tree.flatten(inputs_of(rows.first))
     ]
     if len(expected) != len(received) or not all(map(_fits, received, expected)):
         raise ValueError(
-            "Argument `x` must have an array for each input of the model, with examples "
-            f"of shapes {expected}. Received: x with examples of shapes {received}"
+            "Argument `x` must have an array for each input of the model, in which one "
+            f"example has these shapes: {expected}. Received: x with examples of "
+            f"shapes {received}"
         )
     return rows
 
@@ -125,9 +184,9 @@ def _build(model: keras.Model, first: Any) -> None:
     """Calls a model for the first time, which creates its variables."""
     if any(getattr(layer, "stateful", False) for layer in all_layers(model)):
         raise ValueError(
-            "A model with stateful recurrent layers must have been built for the number "
-            "of rows of its batches; give it a `keras.Input` with a `batch_size`. "
-            f"Received: model={model.name!r}, not built"
+            "A model with stateful recurrent layers must be built with a fixed batch "
+            "size; give it a `keras.Input` with a `batch_size`. Received: "
+            f"model={model.name!r}, which is not built"
         )
     model(keras.tree.map_structure(as_tensor, _slice(first, 0, 1)), training=False)
 
@@ -150,7 +209,8 @@ def length(x: Any) -> int:
     shapes = [rows.shape for rows in keras.tree.flatten(x) if rows is not None]
     if not shapes or any(s == () or s[0] != shapes[0][0] for s in shapes):
         raise ValueError(
-            "Argument `x` must be arrays with one row for each example, as many in each. "
+            "Argument `x` must be arrays with one row for each example, and the same "
+            "number of rows in each; convert lists of numbers with `numpy.asarray`. "
             f"Received: x of shapes {[tuple(shape) for shape in shapes]}"
         )
     return shapes[0][0]
@@ -179,8 +239,8 @@ def _check_end(source: Any) -> None:
         )
     if is_infinite:
         raise ValueError(
-            "Argument `x` has no end; pass the number of batches to predict as `steps`. "
-            f"Received: x={type(source).__name__} without end and steps=None"
+            "Argument `x` never ends; pass `steps`, the number of batches to predict. "
+            f"Received: x={type(source).__name__} and steps=None"
         )
 
 

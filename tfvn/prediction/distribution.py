@@ -172,8 +172,9 @@ class PredictiveDistribution(EnsemblePrediction):
         fitting = fitted(y, self.mean.shape)
         if fitting is None:
             raise ValueError(
-                f"The targets must have the shape of the mean, {self.mean.shape}; a last "
-                f"axis of size 1 may be left out. Received: y of shape {np.shape(y)}"
+                f"Argument `y` must have the shape of the mean, {self.mean.shape}; a "
+                "last axis of size 1 may be left out. Received: y of shape "
+                f"{np.shape(y)}"
             )
         return fitting
 

@@ -13,11 +13,12 @@ from tfvn.prediction import noise
 from tfvn.prediction.seeds import seed_pair
 from tfvn.utils.model_copies import ModelCopier
 from tfvn.utils.models import all_layers, functional_graph
+from tfvn.utils.replaced_layers import WithReplacedLayers
 
 Tensor = Any
 
 # Layers of this library that become layers of Keras.
-_REPLACED = (RandomWeightsLayer, StochasticRNN, LikelihoodHead)
+_REPLACED = (RandomWeightsLayer, StochasticRNN, LikelihoodHead, WithReplacedLayers)
 
 
 def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
@@ -68,8 +69,9 @@ def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
         is_random = isinstance(layer, RandomWeightsLayer)
         if not is_random and noise.noise_of(layer) is not None:
             raise ValueError(
-                "A held draw is one of kernels and biases; expected no other noise in "
-                f"the model. Received: layer {layer.name!r} of type {type(layer).__name__}"
+                "`sample_model` can draw only kernels and biases, but this layer draws "
+                "other noise; remove the layer, or use `tfvn.ensemble_predict`. "
+                f"Received: layer {layer.name!r} of type {type(layer).__name__}"
             )
     return _Draw(random.Stream(seed_pair(seed))).copy(model)
 
@@ -89,6 +91,8 @@ class PlainCopier(ModelCopier):
             dense = self._copy_layer(layer.dense)
             own = {"name": layer.name, "trainable": layer.trainable}
             return type(dense).from_config({**dense.get_config(), **own})
+        if isinstance(layer, WithReplacedLayers):
+            return self._copy_layer(layer.remade_original())
         twin = _twin_class(type(layer))
         return twin.from_config(twin.get_config(layer))
 
@@ -96,10 +100,14 @@ class PlainCopier(ModelCopier):
         if isinstance(layer, LikelihoodHead):
             self._fill(layer.dense, new)
             return
+        if isinstance(layer, WithReplacedLayers):
+            self._fill_alike(layer, new)
+            return
         if isinstance(layer, StochasticRNN):
             layer, new = layer.cell, new.cell
-        for name, posterior in layer.posteriors.items():
-            getattr(new, name).assign(self.weight(layer, posterior))
+        weights = {n: self.weight(layer, p) for n, p in layer.posteriors.items()}
+        for name, value in layer.twin_weights(weights).items():
+            getattr(new, name).assign(value)
         if layer.bias_posterior is None and layer.bias is not None:
             new.bias.assign(layer.bias.value)
 

@@ -14,6 +14,7 @@ from tfvn import estimators, passes
 from tfvn.layers.base import stochastic_layers
 from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
+from tfvn.posteriors.pruned import unpruned
 from tfvn.posteriors.without_mean import WithoutMean
 from tfvn.prediction.data import at_least_one_row, checked_rows, length
 from tfvn.prediction.distribution import PredictiveDistribution
@@ -167,10 +168,12 @@ def zero_mean_predict(
     - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
     """
     layers: list[Any] = stochastic_layers(model)
-    if not any(isinstance(layer.posterior, GaussianDropout) for layer in layers):
+    posteriors = [unpruned(layer.posterior) for layer in layers]
+    if not any(isinstance(posterior, GaussianDropout) for posterior in posteriors):
         raise ValueError(
-            "Argument `model` must have a Gaussian-dropout layer, the means of which can "
-            f"be left out. Received: model={model.name!r} with none"
+            "Argument `model` must have a Gaussian-dropout layer, because only in such "
+            f"layers are the means set to zero. Received: model={model.name!r}, which "
+            "has none"
         )
     return _predict(model, x, num_samples, steps, **kwargs, what=ZERO_MEANS)
 
@@ -183,7 +186,7 @@ def mean_predict(
 ) -> Any:
     """Predicts with every random weight replaced by its mean: the weight-scaling rule.
 
-    This is one pass without noise. For a variance layer, whose mean weights are zero, it
+    This is one forward pass without noise. For a variance layer, whose mean weights are zero, it
     is a random guess. Stateful recurrent layers continue from their current states and
     keep the new ones, as in `keras.Model.predict`.
 
@@ -224,7 +227,7 @@ def mean_predict(
 
 
 def _without_mean(reading: Any) -> Any:
-    is_dropout = isinstance(reading, GaussianDropout)
+    is_dropout = isinstance(unpruned(reading), GaussianDropout)
     return WithoutMean(reading) if is_dropout else reading
 
 
@@ -297,14 +300,14 @@ def _check_sampler(sampler: Sampler, model: keras.Model, by_row: bool) -> None:
     if not sampler.draws:
         raise ValueError(
             "Argument `model` must have a layer that draws noise: a stochastic layer, "
-            "a noise layer, one with a `keras.random.SeedGenerator`, or one whose "
-            "attribute `noise_per_example` is `True` or `False`. "
-            f"Received: model={model.name!r} with none"
+            "a noise layer, a layer with a `keras.random.SeedGenerator`, or one whose "
+            "attribute `noise_per_example` is `True` or `False`. Received: "
+            f"model={model.name!r}, which has none"
         )
     if by_row and sampler.fixed_rows is not None:
         raise ValueError(
-            "The rows of a model with stateful recurrent layers depend on those of the "
-            "batch before; expected an integer `seed`. "
+            "Argument `seed` must be an integer or `None` for a model with stateful "
+            "recurrent layers, in which each row depends on a row of the batch before. "
             f"Received: a seed for each row and model={model.name!r}"
         )
 
@@ -327,9 +330,9 @@ def _checked_batch(sampler: Sampler, batch: Any) -> Any:
     rows = length(batch)
     if sampler.fixed_rows not in (None, rows):
         raise ValueError(
-            "A model with stateful recurrent layers takes batches of "
-            f"{sampler.fixed_rows} rows, and so must `x` be a multiple of it. "
-            f"Received: x with {rows} rows in its last batch"
+            f"The number of rows in `x` must be a multiple of {sampler.fixed_rows}, "
+            "the batch size for which this model with stateful recurrent layers was "
+            f"built. Received: x with {rows} rows in its last batch"
         )
     return at_least_one_row(batch)
 

@@ -143,21 +143,21 @@ def _given_kinds(model: keras.Model, structure: Any, outputs: Any) -> list[Any]:
         unknown = sorted(set(outputs) - set(keys), key=str)
         if unknown:
             raise ValueError(
-                "The keys of argument `outputs` must be names of the model's outputs, "
-                f"some of {keys}. Received: outputs={outputs!r}"
+                "The keys of `outputs` must be names of the model's outputs, some of "
+                f"{keys}. Received: outputs={outputs!r}"
             )
         return [outputs.get(key, AUTO) for key in keys]
     if not isinstance(outputs, list | tuple):
         return [outputs] * len(paths)
     if isinstance(structure, dict) and len(paths) > 1:
         raise ValueError(
-            "Argument `outputs` must be a dictionary if the model returns a dictionary, "
-            f"because {[path[-1] for path in paths]} have no order; pass a dictionary "
-            f"with these keys. Received: outputs={outputs!r}"
+            "Argument `outputs` must be a dictionary with the keys "
+            f"{[path[-1] for path in paths]}, because the model returns a dictionary, "
+            f"whose outputs have no order. Received: outputs={outputs!r}"
         )
     if len(outputs) != len(paths):
         raise ValueError(
-            f"Argument `outputs` must have one kind for each of {len(paths)} outputs. "
+            f"Argument `outputs` must have one entry for each of {len(paths)} outputs. "
             f"Received: outputs={outputs!r}"
         )
     return list(outputs)
@@ -189,7 +189,7 @@ def _kind(given: Any, layer: Any, loss: Any, name: str) -> Kind:
 def _infer(layer: Any, loss: Any, name: str) -> Kind:
     if isinstance(loss, str | dict):
         loss = keras.losses.get(loss)
-    activation = _activation(layer)
+    activation = last_activation(layer)
     from_loss = likelihood_of(loss) or likelihood_of(layer) or _from_loss(loss)
     from_activation = None
     if activation in _SOFTMAXES:
@@ -211,13 +211,15 @@ def _infer(layer: Any, loss: Any, name: str) -> Kind:
     elif agrees and from_loss in (LOGITS, BINARY_LOGITS):
         agrees = activation not in _KNOWN or activation in _LIKE_LOGITS
     if not agrees:
-        raise _unclear(name, layer, loss, "The last activation and the loss differ on")
+        raise _unclear(
+            name, layer, loss, "The last activation and the loss disagree on"
+        )
     return from_loss
 
 
 def _unclear(name: str, layer: Any, loss: Any, why: str) -> ValueError:
     kinds = [*KINDS, *likelihoods.registry.aliases]
-    activation = _activation(layer)
+    activation = last_activation(layer)
     received = [f"outputs={AUTO!r}", f"loss={_name_of(loss)}"]
     if layer is not None:
         received.append(f"a last layer of type {type(layer).__name__}")
@@ -240,7 +242,7 @@ def _name_of(part: Any) -> str:
     return name if logits is None else f"{name}(from_logits={logits})"
 
 
-def _activation(layer: Any) -> Any:
+def last_activation(layer: Any) -> Any:
     """Returns the function that a layer applies last, or `None` if that is not certain."""
     if isinstance(layer, keras.layers.Softmax):
         return keras.activations.softmax

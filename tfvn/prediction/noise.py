@@ -99,11 +99,12 @@ def refused(operation: Any) -> Iterator[None]:
     for op in graph.get_operations()[before:]:
         if _RANDOM_OP.match(op.type):
             raise ValueError(
-                "Noise of a layer of one's own would be the same in all draws, unless the "
-                "layer has a `keras.random.SeedGenerator` as an attribute, or an attribute "
-                "`noise_per_example` that is `True` or `False`. Received: layer "
-                f"{operation.name!r} of type {type(operation).__name__}, which draws "
-                f"random numbers (op {op.type})"
+                "This layer draws random numbers in a way that gives all draws of the "
+                "ensemble the same noise; draw them with a "
+                "`keras.random.SeedGenerator` that is an attribute of the layer, or "
+                "set the layer's attribute `noise_per_example` to `True` or `False`. "
+                f"Received: layer {operation.name!r} of type "
+                f"{type(operation).__name__}, which draws random numbers (op {op.type})"
             )
 
 
@@ -130,10 +131,10 @@ def check_drawn(model: keras.Layer, asked: set[int]) -> None:
         return
     names = ", ".join(repr(layer.name) for layer in lost)
     message = (
-        "The ensemble lacks the noise of a layer that drew none; let it draw at inference "
-        "too: call it always and hand it `training`, instead of calling it `if training`, "
-        "and not in a `tf.function` that an earlier call has traced. "
-        f"Received: layer {names}"
+        "The ensemble lacks the noise of a layer that was not asked for any; call the "
+        "layer whenever the model is called and pass it `training`, instead of calling "
+        "it only `if training`, and don't call it in a `tf.function` that was traced "
+        f"before. Received: layer {names}"
     )
     if len(lost) == len(noisy):
         raise ValueError(message)
@@ -231,11 +232,11 @@ def _check_generator(layer: Any) -> None:
     # A recurrent layer leaves the noise to its cell.
     if not isinstance(layer, keras.layers.RNN) and not private.seed_generators(layer):
         raise ValueError(
-            "Keras gives a noise layer its seed generator only if the layer is made with a "
-            "rate (or a standard deviation) above 0; make the layer with the rate that it "
-            "is to have, instead of changing the attribute later. "
-            f"Received: layer {layer.name!r} of type {type(layer).__name__}, made without "
-            "noise"
+            "Keras creates the seed generator of a noise layer only if the layer is "
+            "made with a rate (or a standard deviation) above 0; make the layer with "
+            "the rate that you want, instead of changing the attribute later. "
+            f"Received: layer {layer.name!r} of type {type(layer).__name__}, made "
+            "without noise"
         )
 
 

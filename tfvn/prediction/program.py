@@ -220,9 +220,9 @@ class Program:
     def _hold_ragged(self, leaf: tf.RaggedTensor) -> _Held:
         if leaf.ragged_rank > 1:
             raise ValueError(
-                "A model that draws noise takes ragged tensors of one ragged axis; pad the "
-                "others with `to_tensor()`. "
-                f"Received: a ragged tensor with {leaf.ragged_rank} ragged axes"
+                "Argument `x` must have only one ragged axis if the model draws noise; "
+                "pad the other axes with `to_tensor()`. Received: a ragged tensor with "
+                f"{leaf.ragged_rank} ragged axes"
             )
         lengths = self._place(leaf.row_lengths())
         return _Held(self._place(leaf.to_tensor()), lengths=lengths)

@@ -70,10 +70,10 @@ class EnsemblePrediction:
         # Python calls this only for attributes that do not exist.
         if name in _OF_DISTRIBUTIONS:
             raise AttributeError(
-                f"Only a `tfvn.PredictiveDistribution` has `{name}`; train with a loss of "
-                "`tfvn.losses`, such as `GaussianNLL`, or pass `outputs='normal'` to "
-                "`ensemble_predict` if the outputs are means and logarithms of standard "
-                "deviations. Received: a prediction of "
+                f"Only a `tfvn.PredictiveDistribution` has `{name}`; train with a loss "
+                "of `tfvn.losses`, such as `GaussianNLL`, or, if the outputs are means "
+                "and logarithms of standard deviations, pass `outputs='normal'` to "
+                "`ensemble_predict`. Received: a prediction of "
                 f"{'numbers' if self.entropy is None else 'classes'}, which has "
                 f"{sorted(self.to_dict())}"
             )

@@ -130,6 +130,7 @@ def _check_vectors(terms: Any) -> None:
     rank = terms[0].inputs.shape.rank
     if rank != 2:
         raise ValueError(
-            "A dense layer that is built for vectors must be called with vectors; build "
-            f"it for its inputs of highest rank. Received: inputs of rank {rank}"
+            "A dense layer that was built for vectors can be called only with vectors "
+            "if `seed` has a seed for each row; build the layer for the inputs with "
+            f"the most axes. Received: inputs of rank {rank}"
         )

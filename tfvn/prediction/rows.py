@@ -152,10 +152,10 @@ def _check_shapes(shapes: list[tuple[int, ...]]) -> None:
                 if sizes[0] != sizes[1]
             ]
             raise ValueError(
-                "The outputs of all batches must be of one shape, to be joined; pad the "
-                f"rows of `x` so that axis {axes[0]} of the outputs has one size, or "
-                "predict each batch by itself. "
-                f"Received: outputs for a row of shapes {first} and {other}"
+                "The outputs of all batches must have the same shape, so that they can "
+                f"be joined; pad the rows of `x` so that axis {axes[0]} of the outputs "
+                "always has the same size, or predict each batch by itself. Received: "
+                f"outputs for one row of shapes {first} and {other}"
             )
 
 

@@ -19,8 +19,9 @@ def seed_pair(seed: int | None) -> tf.Tensor:
         )
     if not -(2**63) <= seed < 2**64:
         raise ValueError(
-            "Argument `seed` must fit 64 bits, from -2**63 to 2**64 - 1; other integers "
-            f"would give the draws of one that does. Received: seed={seed!r}"
+            "Argument `seed` must fit into 64 bits, from -2**63 to 2**64 - 1, because "
+            "any other integer would give the same draws as one of these. Received: "
+            f"seed={seed!r}"
         )
     bits = np.array([int(seed) & 0xFFFFFFFF, int(seed) >> 32 & 0xFFFFFFFF], "uint32")
     return tf.constant(bits.view("int32"))
@@ -47,8 +48,9 @@ class RowSeeds:
         limits = np.iinfo("int32")
         if seeds.size and not limits.min <= seeds.min() <= seeds.max() <= limits.max:
             raise ValueError(
-                "Argument `seed` must have integers that fit 32 bits, from -2**31 to "
-                f"2**31 - 1. Received: seed with {seeds.min()} to {seeds.max()}"
+                "Argument `seed` must have integers that fit into 32 bits, from -2**31 "
+                f"to 2**31 - 1. Received: seed with values from {seeds.min()} to "
+                f"{seeds.max()}"
             )
         self._seeds, self._taken = seeds.astype("int32"), 0
 

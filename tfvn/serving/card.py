@@ -21,7 +21,8 @@ FACTS = "ensemble.json"
 CARD = "README.md"
 LABELS = "labels.txt"
 
-_VERSIONS = {
+# The versions with which an export, or a report, is made.
+VERSIONS = {
     "tfvn": version("tfvn"),
     "tensorflow": tf.__version__,
     "keras": keras.__version__,
@@ -32,15 +33,15 @@ _SIGNATURES = {
     "serving_default": "mean, spread and entropies of {num_samples} fresh draws",
     "samples": "the {num_samples} draws themselves, on axis 1",
     "seeded": "the same as `serving_default`, but repeatable: two integers `seed` for each row",
-    "mean": "one pass with the means of all weights, without noise",
+    "mean": "one forward pass with the means of all weights, without noise",
 }
 
 _CARD = """\
 # {name}
 
 {num_samples} draws of a Keras model with {parameters:,} parameters, exported by tfvn {tfvn}.
-Outputs: {outputs}; entropies are in nats. Noise is fresh in every call, thread, replica and
-reload.
+Outputs: {outputs}; entropies are in nats. Every call draws new noise, on every thread and
+replica, and after every reload.
 
 | signature | gives |
 | --- | --- |
@@ -48,8 +49,8 @@ reload.
 """
 
 _NO_MEAN = """
-There is no signature `mean`: the weights of a variance layer have mean zero, so that a
-prediction with mean weights is a guess.
+There is no signature `mean`, because the weights of a variance layer have mean zero, so
+that a prediction with mean weights would be a random guess.
 """
 
 _DISTRIBUTION = """
@@ -101,7 +102,7 @@ def write(
         "labels": labels,
         "parameters": model.count_params(),
         "layers": layers,
-        "versions": _VERSIONS,
+        "versions": VERSIONS,
     }
     (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
     rows = [
@@ -112,7 +113,7 @@ def write(
         name=model.name,
         num_samples=num_samples,
         parameters=model.count_params(),
-        tfvn=_VERSIONS["tfvn"],
+        tfvn=VERSIONS["tfvn"],
         outputs=", ".join(names),
         signatures="\n".join(rows),
     )

@@ -80,8 +80,9 @@ class Endpoints:
         self._sampler = Sampler(model, by_row=True)
         if not self._sampler.draws:
             raise ValueError(
-                "Argument `model` must have a layer that draws noise: a stochastic layer, "
-                f"a noise layer or dropout. Received: model={model.name!r} with none"
+                "Argument `model` must have a layer that draws noise: a stochastic "
+                f"layer, a noise layer or dropout. Received: model={model.name!r}, "
+                "which has none"
             )
         posteriors = [layer.posterior for layer in stochastic_layers(model)]
         self.has_mean = not any(posterior.zero_mean for posterior in posteriors)
@@ -149,9 +150,9 @@ def _inputs(
     graph = functional_graph(model)
     if input_signature is None and graph is None:
         raise ValueError(
-            "Argument `input_signature` must be a structure of `tf.TensorSpec` for a "
-            "model that is not sequential or functional. "
-            f"Received: input_signature=None for a {type(model).__name__}"
+            "Argument `input_signature` must have a `tf.TensorSpec` for each input if "
+            "the model is neither sequential nor functional. Received: "
+            f"input_signature=None for a {type(model).__name__}"
         )
     # For sequential models, Keras has no public name for the structure of the inputs.
     structure = input_signature
@@ -181,14 +182,14 @@ def _check_dense(leaf: Any) -> None:
     is_spec = isinstance(leaf, tf.TensorSpec | keras.KerasTensor)
     if not is_spec or getattr(leaf, "sparse", False) or getattr(leaf, "ragged", False):
         raise ValueError(
-            "The inputs of an export must be dense tensors, because a server takes no "
-            "others; build the model with dense inputs, or convert them before the model. "
-            f"Received: {leaf!r}"
+            "The inputs of an exported model must be dense tensors, because a server "
+            "accepts no others; build the model with dense inputs, or convert them "
+            f"before the model. Received: {leaf!r}"
         )
     if leaf.shape is None or tf.TensorShape(leaf.shape).rank in (None, 0):
         raise ValueError(
-            "The inputs of an export must have a known number of axes, and the first must "
-            f"be the batch. Received: {leaf!r}"
+            "The inputs of an exported model must have a known number of axes, and the "
+            f"first axis must be the batch. Received: {leaf!r}"
         )
 
 
@@ -206,12 +207,11 @@ def _check_names(names: list[Any]) -> None:
         or not _RESERVED.isdisjoint(texts)
     ):
         raise ValueError(
-            "The inputs of the model must have names of letters, digits, '_', '.' and "
-            "'-' that differ by more than upper case and punctuation, and none of them "
-            f"{SEED!r}, 'self' or a keyword of Python; name them by "
-            "`keras.Input(..., name=...)`, by the keys of a dictionary or in "
-            "`input_signature`. "
-            f"Received: inputs named {names}"
+            "The names of the model's inputs must consist of letters, digits, '_', '.' "
+            "and '-', differ in more than upper case and punctuation, and be none of "
+            f"{SEED!r}, 'self' and the keywords of Python; rename them in "
+            "`keras.Input(..., name=...)`, in the keys of a dictionary, or in "
+            f"`input_signature`. Received: inputs named {names}"
         )
 
 
@@ -252,8 +252,8 @@ def _named(
     counts = collections.Counter(name for name, _ in named)
     if len(counts) < len(named):
         raise ValueError(
-            "The outputs of the model must have names that give each answer of the export "
-            "another name. Received: "
+            "Every result of the export must have its own name, which begins with the "
+            "name of the output; rename the outputs of the model. Received: "
             f"{[name for name, count in counts.items() if count > 1]} more than once"
         )
     return {name: _finite(value, f"Answer `{name}`") for name, value in named}

@@ -54,9 +54,9 @@ def export_ensemble(
     - `seeded`: the same as `serving_default`, with two integers `seed` for each row. The
       same seed and inputs give the same answer, within 1e-5, whatever else is in the
       batch. `tfvn.ensemble_predict` with these seeds gives this answer too.
-    - `mean`: `mean` and `entropy`, or `mean` and `aleatoric_std`, of one pass without
-      noise, with the means of all weights. Models with a variance layer do not have it,
-      because their mean weights are zero.
+    - `mean`: `mean` and `entropy`, or `mean` and `aleatoric_std`, of one forward pass
+      without noise, with the means of all weights. Models with a variance layer do not
+      have it, because their mean weights are zero.
 
     If a model has only one input, it is called `inputs`; several inputs keep their names.
     If a model has several outputs, each answer begins with the name of its output:
@@ -70,9 +70,9 @@ def export_ensemble(
     serve.
 
     Before the version appears, this function loads it with `tf.saved_model.load`, calls
-    each signature, and checks that the answer has as many rows as the request. The version
-    appears as a whole or not at all, even if the process is killed, and no version is ever
-    overwritten.
+    each signature, and checks that the answer has as many rows as the request. A version
+    is complete or absent, even if the process is killed, and this function never
+    overwrites one.
 
     The function refuses models that call Python from their graph (`tf.py_function`,
     `tf.numpy_function`), because a server has no Python, and models with stateful recurrent
@@ -83,9 +83,9 @@ def export_ensemble(
     Args:
         model: A model of this library or of Keras that has been built.
         path: The directory of the model on this machine. Its last part is the name that
-            the model is served under. For storage like `gs://`, where a version could be
-            seen before it is complete, export to a local directory and copy the finished
-            version.
+            the model is served under. For storage like `gs://`, from which a server could
+            load a version before it is complete, export to a local directory and copy the
+            finished version.
         num_samples: Number of draws in every answer.
         version: Number of the version, from 1 to 2**63 - 1; `None` is the next one.
         outputs: What the model's outputs are, as in `tfvn.ensemble_predict`.
@@ -146,16 +146,16 @@ def _check(model: Any) -> None:
     ]
     if stateful:
         raise ValueError(
-            "A model with stateful recurrent layers cannot be exported, because a server "
-            "keeps no states from one request to the next; build the model again with "
-            "`stateful=False` and load its weights. "
-            f"Received: model={model.name!r} with stateful layers {stateful}"
+            "A model with stateful recurrent layers can't be exported, because a "
+            "server keeps no states from one request to the next; build the model "
+            "again with `stateful=False` and load its weights. Received: "
+            f"model={model.name!r} with stateful layers {stateful}"
         )
     if tf.distribute.has_strategy():
         raise RuntimeError(
-            "A model must be exported outside of `strategy.scope()`, because inside the "
-            "export cannot be loaded and checked; leave the scope first. "
-            f"Received: scope of {type(tf.distribute.get_strategy()).__name__}"
+            "`export_ensemble` must be called outside of `strategy.scope()`, because "
+            "an export can't be loaded and checked inside of it; leave the scope "
+            f"first. Received: scope of {type(tf.distribute.get_strategy()).__name__}"
         )
     try:
         # The export uses this operation to draw a seed for each row.
@@ -164,11 +164,10 @@ def _check(model: Any) -> None:
         )
     except tf.errors.InvalidArgumentError as error:
         raise RuntimeError(
-            "An export draws random numbers without a seed, so that no two replicas of a "
-            "server draw the same noise, and this process forbids that; export from a "
-            "process that has not called "
-            "`tf.config.experimental.enable_op_determinism()`. "
-            f"Received: {reason(error)}"
+            "An export must draw random numbers without a seed, so that no two "
+            "replicas of a server draw the same noise, which "
+            "`tf.config.experimental.enable_op_determinism()` forbids; export from a "
+            f"process that has not called it. Received: {reason(error)}"
         ) from error
 
 
@@ -210,8 +209,9 @@ def _requests(endpoints: Endpoints, example: Any) -> dict[str, dict[str, np.ndar
             value.ndim and value.size for value in values
         ):
             raise ValueError(
-                "Argument `example` must have rows, the same number in all inputs. Received: "
-                f"example of shapes {[value.shape for value in values]}"
+                "Argument `example` must have at least one row, and the same number of "
+                "rows for every input. Received: example of shapes "
+                f"{[value.shape for value in values]}"
             )
     inputs = dict(zip(specs, values, strict=True))
     seed = np.zeros([len(values[0]), 2], "int32")
@@ -232,7 +232,7 @@ def _leaves(example: Any, names: list[str]) -> list[Any]:
         leaves = [example[name] for name in names if name in example]
     if len(leaves) != len(names):
         raise ValueError(
-            f"Argument `example` must have an array for each of {names}. "
+            f"Argument `example` must have an array for each of the inputs {names}. "
             f"Received: example with {list(example) if is_flat else len(leaves)}"
         )
     return leaves
@@ -264,8 +264,9 @@ def _try(
         found = set(served.signatures[signature].inputs)
         if found != set(inputs):
             raise ValueError(
-                "TensorFlow did not keep the names of the inputs; give them other names. "
-                f"Received: inputs named {sorted(inputs)}, saved as {sorted(found)}"
+                "TensorFlow changed the names of the inputs; give the inputs other "
+                f"names. Received: inputs named {sorted(inputs)}, saved as "
+                f"{sorted(found)}"
             )
         repeats = -(-_ROWS // len(next(iter(inputs.values()))))
         rows = {key: np.concatenate([a] * repeats) for key, a in inputs.items()}
@@ -275,15 +276,14 @@ def _try(
             why = reason(error)
             if why.startswith("Answer") and "std` must be finite" in why:
                 raise ValueError(
-                    "The answers of an export must be finite in float32. The standard "
-                    "deviation of a log-normal target overflows if that of its logarithm is "
-                    "above 9: train the model to the end, or limit the predicted scale. "
-                    f"Received: {why} for signature {signature!r}"
+                    "The results of an export must be finite in float32, but the "
+                    "standard deviation of a log-normal target overflows if that of "
+                    "its logarithm is above 9; train the model to the end, or limit "
+                    f"the predicted scale. Received: {why} for signature {signature!r}"
                 ) from error
             raise ValueError(
-                "The export fails for the rows of `example`; expected `example` to be rows "
-                "that the model can take. Received: "
-                f"{why} for signature {signature!r}"
+                "The export fails for the rows of `example`; pass rows that the model "
+                f"can predict. Received: {why} for signature {signature!r}"
             ) from error
         count = len(next(iter(rows.values())))
         _check_shapes(
@@ -295,7 +295,7 @@ def _check_shapes(answer: dict[str, np.ndarray], wanted: tuple[int, ...]) -> Non
     for name, value in answer.items():
         if value.shape[: len(wanted)] != wanted:
             raise ValueError(
-                "The answers of a model must have the rows of its inputs on axis 0, and "
-                f"draws on axis 1; expected {name!r} to have a shape that begins with "
-                f"{wanted}. Received: {value.shape}"
+                "The outputs of the model must have one row for each row of its inputs, "
+                f"so that the shape of the result {name!r} begins with {wanted}. "
+                f"Received: a shape of {value.shape}"
             )

@@ -41,9 +41,9 @@ def checked_labels(
         return _list_of_labels(labels, count, "labels")
     if not isinstance(labels, Mapping) or not set(labels) <= set(counts):
         raise ValueError(
-            "Argument `labels` must be a dictionary from the names of the outputs, "
-            f"{list(counts)}, to lists, for a model with several outputs. "
-            f"Received: labels={labels!r}"
+            "Argument `labels` must be a dictionary for a model with several outputs, "
+            f"with names of outputs, among {list(counts)}, as keys, and lists of "
+            f"labels as values. Received: labels={labels!r}"
         )
     return {
         name: _list_of_labels(value, counts[name], f"labels[{name!r}]")

@@ -108,7 +108,7 @@ def to_array(value: Any, spec: tf.TensorSpec, what: str) -> np.ndarray:
         flat = array.ravel().tolist()
         if not all(isinstance(text, str | bytes) for text in flat):
             raise ValueError(
-                f"{what} must be texts. Received: an array of {array.dtype}"
+                f"{what} must be strings. Received: an array of {array.dtype}"
             )
         texts = np.empty(len(flat), object)
         texts[:] = [t.encode() if isinstance(t, str) else t for t in flat]
@@ -118,15 +118,16 @@ def to_array(value: Any, spec: tf.TensorSpec, what: str) -> np.ndarray:
         is_number = array.dtype == wanted.as_numpy_dtype and wanted.is_floating
         if not is_number:
             raise ValueError(
-                f"{what} must be numbers, as {wanted.name}. "
+                f"{what} must be numbers that can be converted to {wanted.name}. "
                 f"Received: an array of {array.dtype}"
             )
     with np.errstate(invalid="ignore", over="ignore"):
         converted = array.astype(wanted.as_numpy_dtype)
     if not wanted.is_floating and not np.array_equal(converted, array):
         raise ValueError(
-            f"{what} must hold values that {wanted.name} can hold, without rounding. "
-            f"Received: {array[converted != array].flat[0]} in an array of {array.dtype}"
+            f"{what} must have values that {wanted.name} can represent without "
+            f"rounding. Received: {array[converted != array].flat[0]} in an array of "
+            f"{array.dtype}"
         )
     return converted
 
@@ -144,14 +145,15 @@ def _read(path: pathlib.Path) -> Any:
         saved = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     except message.DecodeError as error:
         raise ValueError(
-            f"The file must be that of a SavedModel. Received: {str(path)!r}, which is damaged"
+            "The file of the SavedModel can't be read; export the model again. "
+            f"Received: {str(path)!r}, which is damaged"
         ) from error
     for meta_graph in saved.meta_graphs:
         if _TAG in meta_graph.meta_info_def.tags:
             return meta_graph
     raise ValueError(
-        f"The SavedModel must have a graph with the tag {_TAG!r}. "
-        f"Received: {str(path)!r} without one"
+        f"The SavedModel must have a graph with the tag {_TAG!r}. Received: "
+        f"{str(path)!r}, which has none"
     )
 
 

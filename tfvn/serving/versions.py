@@ -41,17 +41,18 @@ def place(path: str | os.PathLike) -> pathlib.Path:
         )
     if _SCHEME.match(text):
         raise ValueError(
-            "Argument `path` must be a directory of this machine, because elsewhere a "
-            "version could be seen before it is complete; export to a local directory, "
-            f"then copy the finished version there. Received: path={text!r}"
+            "Argument `path` must be a directory on this machine, because a server "
+            "could load a version from a remote directory before it is complete; "
+            "export to a local directory, then copy the finished version. Received: "
+            f"path={text!r}"
         )
     base = pathlib.Path(text).expanduser()
     name = base.resolve().name
     if name.isdecimal():
         raise ValueError(
-            "Argument `path` must be the directory of a model, not that of one of its "
-            "numbered versions; pass `version=` for that. "
-            f"Received: path={text!r}, whose name is the number {name}"
+            "Argument `path` must be the directory of a model, not of one of its "
+            "numbered versions; pass the number as `version` instead. Received: "
+            f"path={text!r}, whose last part is the number {name}"
         )
     # The nearest parent that exists, in which the others would be created.
     there = base
@@ -155,8 +156,9 @@ def check(base: pathlib.Path, version: int | None) -> None:
     _check_number(version)
     if version in find(base):
         raise FileExistsError(
-            "Argument `version` must be a number that is not in use, because no version is "
-            f"ever overwritten. Received: version={version} in {str(base)!r}"
+            "Argument `version` must be a number that does not exist yet, because "
+            "`export_ensemble` never overwrites a version. Received: "
+            f"version={version} in {str(base)!r}"
         )
 
 

@@ -190,8 +190,8 @@ class BayesianTraining(BoundLoss):
         """
         if not self.compiled:
             raise ValueError(
-                "You must call `compile()` before `fit()`. "
-                f"Received: model {self.name!r}, which is not compiled"
+                "You must call `compile()` before `fit()`. Received: "
+                f"model={self.name!r}, which is not compiled"
             )
         if validation_data is not None:
             validation_split = 0.0
@@ -270,9 +270,10 @@ class BayesianTraining(BoundLoss):
             check_path_gradient(self)
         if self._num_samples > 1 and step.record.draws == 0:
             raise ValueError(
-                "Only the `train_step` of `tfvn.Model` averages over several draws of the "
-                "noise; expected `num_samples=1`, or a `train_step` that calls "
-                f"`super().train_step(data)`. Received: num_samples={self._num_samples}"
+                "Only the `train_step` of `tfvn.Model` can average over several draws "
+                "of the noise; pass `num_samples=1`, or call "
+                "`super().train_step(data)` in your `train_step`. Received: "
+                f"num_samples={self._num_samples}"
             )
         self.training_state.count_batch()
         return logs

@@ -40,9 +40,9 @@ class BoundLoss(keras.Model):
         if is_own and training and step.num_samples > 1:
             if x is None:
                 raise ValueError(
-                    "Further draws of the noise need the inputs; expected "
-                    "`compute_loss(x, y, y_pred)` with `num_samples` above 1. Received: "
-                    f"x=None and num_samples={step.num_samples}"
+                    "With `num_samples` above 1, `compute_loss` needs the inputs to "
+                    "draw again; call `compute_loss(x, y, y_pred)`. Received: x=None "
+                    f"and num_samples={step.num_samples}"
                 )
             draws += draw(self, x, step.num_samples - 1)
             step.record.draws = len(draws)
@@ -67,9 +67,9 @@ class BoundLoss(keras.Model):
         """Raises if the loss would be wrong in the user's own training loop."""
         if training and self._num_samples > 1:
             raise ValueError(
-                "Only `fit` averages over several draws of the noise; expected "
-                "`num_samples=1` in a training loop of your own. "
-                f"Received: num_samples={self._num_samples}"
+                "Only `fit` can average over several draws of the noise; compile with "
+                "`num_samples=1` to use a training loop of your own. Received: "
+                f"num_samples={self._num_samples}"
             )
         is_alone = passes.current().owner is None
         if not is_alone or not any(layer.has_kl for layer in weighted_layers(self)):
@@ -77,10 +77,11 @@ class BoundLoss(keras.Model):
         schedule = self._elbo.schedule
         if training and not isinstance(schedule, schedules.Constant):
             raise ValueError(
-                "A schedule of the KL counts the batches of `fit`, and would stand still "
-                "in a training loop of your own; call `model.run_train_step((x, y))` for "
-                "each batch, or compile with a number. "
-                f"Received: kl_schedule={type(schedule).__name__}"
+                "A KL schedule counts the batches of `fit`, so in a training loop of "
+                "your own its weight would never change; call "
+                "`model.run_train_step((x, y))` for each batch, or compile with a "
+                "number as `kl_schedule`. Received: "
+                f"kl_schedule={type(schedule).__name__}"
             )
         if self._elbo.size is None:
             raise ValueError(UNKNOWN_SIZE)

@@ -79,9 +79,9 @@ def check_is_stateless(model: keras.Model) -> None:
     for layer in all_layers(model):
         if getattr(layer, "stateful", False) is True:
             raise ValueError(
-                "Every draw of a batch must start from the same state, and a stateful "
-                "recurrent layer would hand the state of one draw to the next; expected "
-                "`num_samples=1` or `stateful=False`. "
+                "With `num_samples` above 1, a stateful recurrent layer would pass its "
+                "state from one draw to the next, although all draws of a batch must "
+                "start from the same state; pass `num_samples=1` or `stateful=False`. "
                 f"Received: layer {layer.name!r} with stateful=True"
             )
 
@@ -191,10 +191,10 @@ class _ShareOfExamples(keras.losses.Loss):
         )
         if values.shape.rank == 0:
             raise ValueError(
-                "`sample_reduction='log_mean_exp'` needs a loss with a value for each "
-                "example; expected a loss that is not averaged over the batch, or "
-                f"`sample_reduction='mean'`. Received: loss {loss.name!r}, which returns "
-                "one number"
+                "`sample_reduction='log_mean_exp'` needs a loss that returns a value "
+                "for each example; use a loss that is not averaged over the batch, or "
+                f"pass `sample_reduction='mean'`. Received: loss {loss.name!r}, which "
+                "returns one number"
             )
         ones = tf.ones_like(values)
         private.set_keras_mask(ones, private.get_keras_mask(values))

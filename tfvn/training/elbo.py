@@ -56,15 +56,15 @@ class ELBO:
         """
         if data.size == 0:
             raise ValueError(
-                "The training data must have at least one example, without those that "
-                "`validation_split` holds back. Received: none"
+                "The training data must have at least one example, not counting those "
+                "that `validation_split` sets aside. Received: none"
             )
         size = self.given_size or data.size
         if size is None and has_kl:
             raise ValueError(
-                "The KL is divided by the number of training examples, which cannot be "
-                f"found from these data; {ADVICE}. "
-                f"Received: x={type(data.x).__name__} of unknown length"
+                "The KL must be divided by the number of training examples, which "
+                f"`fit` can't find from these data; {ADVICE}. Received: "
+                f"x={type(data.x).__name__} of unknown length"
             )
         if data.steps is None and has_kl:
             self._check_epochs_are_known(
@@ -98,9 +98,10 @@ class ELBO:
         if self.schedule.needs_steps_per_epoch:
             name = type(self.schedule).__name__
             raise ValueError(
-                f"The schedule `{name}` depends on how many batches an epoch has, which "
-                f"is not known here; pass a number of batches, `{name}(steps=...)`, or "
-                f"`steps_per_epoch` to `fit`. Received: {received}"
+                f"The schedule `{name}` depends on the number of batches in an epoch, "
+                "which is not known here; pass a number of batches, "
+                f"`{name}(steps=...)`, or pass `steps_per_epoch` to `fit`. Received: "
+                f"{received}"
             )
 
 

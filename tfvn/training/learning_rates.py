@@ -153,7 +153,7 @@ def require_settable(optimizer: keras.optimizers.Optimizer, who: str) -> None:
     """
     if not isinstance(optimizer.learning_rate, keras.Variable):
         raise ValueError(
-            f"`{who}` sets the learning rate, which is not possible if the rate is a "
-            "schedule; give the optimizer a number instead. "
+            f"`{who}` sets the learning rate, which is not possible if the optimizer "
+            "has a learning-rate schedule; give the optimizer a number instead. "
             f"Received: optimizer={optimizer.name!r} with a schedule"
         )

@@ -69,11 +69,13 @@ class TrainingRun(keras.callbacks.Callback):
         kl = float(logs["kl_weight"]) * float(logs["kl"]) / size
         if kl > max(_KL_IN_NATS, _KL_TO_NLL * abs(nll)):
             warnings.warn(
-                "The KL outweighs the data by far, so that the model will learn little "
-                "more than the prior; let the KL count less at first, with "
-                "`compile(kl_schedule=tfvn.schedules.LinearAnnealing(epochs=...))`, use a "
-                "smaller model, or more data. Received: in the first epoch a KL of "
-                f"{kl:.3g} nats per example, and a negative log-likelihood of {nll:.3g}",
+                "The KL is much larger than the negative log-likelihood, so that the "
+                "model will learn little more than the prior; give the KL less weight "
+                "at first with "
+                "`compile(kl_schedule=tfvn.schedules.LinearAnnealing(epochs=...))`, or "
+                "use a smaller model or more data. Received: in the first epoch, a KL "
+                f"of {kl:.3g} nats per example and a negative log-likelihood of "
+                f"{nll:.3g}",
                 stacklevel=2,
             )
 
@@ -133,9 +135,10 @@ def check_path_gradient(model: keras.Model) -> None:
     """
     if not any(layer.shares_kl_sample for layer in stochastic_layers(model)):
         raise ValueError(
-            "The path derivative is that of a KL estimated from the weights of the "
-            "forward pass; expected a layer with `kl_method='monte_carlo'` and "
-            "`estimator='weights'`. Received: kl_gradient='path' and none"
+            "With `kl_gradient='path'` the model must have a layer that estimates its "
+            "KL from the weights of the forward pass; use `kl_method='monte_carlo'` "
+            "and `estimator='weights'` in at least one layer. Received: "
+            "kl_gradient='path' and no such layer"
         )
 
 
@@ -149,10 +152,9 @@ def warn_of_sums(loss: Any) -> None:
         reduction = getattr(part, "reduction", None)
         if isinstance(part, keras.losses.Loss) and reduction == "sum":
             warnings.warn(
-                "A loss that is summed over a batch is larger than that of an example by "
-                "the size of the batch, and the KL, which is divided by the number of "
-                "training examples, counts too little beside it; expected "
-                f"`reduction='sum_over_batch_size'`. Received: loss {part.name!r} with "
-                f"reduction={reduction!r}",
+                "A loss that is summed over a batch grows with the batch size, so that "
+                "the KL, which is divided by the number of training examples, counts "
+                "too little beside it; use `reduction='sum_over_batch_size'`. "
+                f"Received: loss {part.name!r} with reduction={reduction!r}",
                 stacklevel=3,
             )

@@ -133,8 +133,8 @@ class LinearAnnealing(KLSchedule):
         given = {name: value for name, value in lengths.items() if value is not None}
         if len(given) != 1:
             raise ValueError(
-                "`LinearAnnealing` needs exactly one of `steps`, `epochs` and "
-                f"`per_batch`. Received: {given or 'none of them'}"
+                "`LinearAnnealing` needs exactly one of the arguments `steps`, "
+                f"`epochs` and `per_batch`. Received: {given or 'none of them'}"
             )
         lengths.update({n: check_number(n, v, above=0) for n, v in given.items()})
         self.steps, self.epochs, self.per_batch = lengths.values()

@@ -103,9 +103,9 @@ def warn_of_nan(size: int, *arrays: Any) -> None:
             continue
         if count := int(np.isnan(values).sum()):
             warnings.warn(
-                "The training data contain NaN, which makes the loss NaN unless the model "
-                "or the loss leaves these values out; remove or replace them if it does "
-                f"not. Received: {count} NaN in an array of shape {values.shape}",
+                "The training data contain NaN, so the loss will be NaN unless the "
+                "model or the loss ignores these values; remove or replace them if it "
+                f"does not. Received: {count} NaN in an array of shape {values.shape}",
                 stacklevel=3,
             )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfvn.utils import private
 from tfvn.utils.models import all_layers, functional_graph
+from tfvn.utils.replaced_layers import constructor_config
 
 
 class ModelCopier:
@@ -51,21 +52,43 @@ class ModelCopier:
             missed: The layers in `layer` that are to be replaced.
         """
         raise ValueError(
-            "Layers can be replaced in models, in wrappers and in recurrent layers, which "
-            "have them in their config; expected no layer that makes such layers itself. "
-            f"Received: layer {layer.name!r} of type {type(layer).__name__}, with "
-            f"{[part.name for part in missed]}"
+            "Layers can't be replaced inside a layer that creates them itself; use "
+            "them in the model directly, in a nested model, or in a wrapper such as "
+            f"`keras.layers.TimeDistributed`. Received: layer {layer.name!r} of type "
+            f"{type(layer).__name__}, which creates {[part.name for part in missed]}"
         )
 
     # All copiers share these.
 
     def copy(self, model: Any) -> Any:
-        """Returns the copy of a model that has been built, sequential or functional."""
+        """Returns the copy of a model that has been built."""
+        if functional_graph(model) is None:
+            return self._copy_subclassed(model)
         waiting: list[tuple[Any, Any]] = []
         copy = self._copy_graph(model, {}, waiting)
         # A copy has variables only after its model has been made.
         for layer, its_copy in waiting:
             self._fill(layer, its_copy)
+        return copy
+
+    def _copy_subclassed(self, model: Any) -> Any:
+        """Returns the copy of a model with a `call` of its own."""
+        copy = self._copy_layer(model)
+        if not copy.built:
+            copy.build_from_config(model.get_build_config())
+        unbuilt = [
+            its_copy.name
+            for layer, its_copy in zip(all_layers(model), all_layers(copy), strict=True)
+            if layer.built and not its_copy.built
+        ]
+        if unbuilt:
+            raise ValueError(
+                "A model with a `call` of its own is copied from its config and built for "
+                "the shapes that the original was built for; expected a model whose "
+                "`build_from_config` builds all its layers. "
+                f"Received: model {model.name!r}, with layers {unbuilt} not built"
+            )
+        self._fill(model, copy)
         return copy
 
     def _copy_graph(
@@ -92,10 +115,13 @@ class ModelCopier:
                 sparse=symbol.sparse,
             )
             layers = [copied(layer) for layer in model.layers]
-            return self.sequential([inputs, *layers], name=model.name)
-        clone: Any = keras.models.clone_model(model, clone_function=copied)
-        # A clone has the class of the original.
-        return self.functional(clone.input, clone.output, name=model.name)
+            copy = self.sequential([inputs, *layers], name=model.name)
+        else:
+            clone: Any = keras.models.clone_model(model, clone_function=copied)
+            # A clone has the class of the original.
+            copy = self.functional(clone.input, clone.output, name=model.name)
+        private.set_own_trainable(copy, model.trainable)
+        return copy
 
     def _copy_layer(self, layer: Any) -> Any:
         """Returns the copy of a layer that is no model, without its state yet."""
@@ -103,12 +129,12 @@ class ModelCopier:
             return type(layer).from_config(layer.get_config())
         if self.replaces(layer):
             return self.new_layer(layer)
-        config = layer.get_config()
+        config = constructor_config(layer)
         replaced = [part for part in all_layers(layer)[1:] if self.replaces(part)]
         found: set[int] = set()
         if replaced:
             config = self._replaced_config(config, all_layers(layer)[1:], found)
-        copy = type(layer).from_config(config)
+        copy = _remade(layer, config)
         missed = [part for part in replaced if id(part) not in found]
         if missed:
             return self.replace_inside(layer, copy, missed)
@@ -137,30 +163,48 @@ class ModelCopier:
                 inside = all_layers(part)
                 found.update(map(id, inside))
                 if any(map(self.replaces, inside)):
-                    is_model = functional_graph(part) is not None
-                    is_graph = is_model and not self.replaces(part)
-                    copy = (
-                        self._copy_graph(part, {}, [])
-                        if is_graph
-                        else self._copy_layer(part)
-                    )
-                    return keras.saving.serialize_keras_object(copy)
+                    return keras.saving.serialize_keras_object(self._copy_part(part))
                 return config
         return {
             key: self._replaced_config(value, parts, found)
             for key, value in config.items()
         }
 
+    def _copy_part(self, part: Any) -> Any:
+        """Returns the copy of a layer or a model inside of a layer, without its state."""
+        if functional_graph(part) is not None and not self.replaces(part):
+            return self._copy_graph(part, {}, [])
+        return self._copy_layer(part)
+
     def _fill(self, layer: Any, copy: Any) -> None:
         if self.replaces(layer):
             self.fill(layer, copy)
-            return
+        else:
+            self._fill_alike(layer, copy)
+
+    def _fill_alike(self, layer: Any, copy: Any) -> None:
+        """Sets the variables of a layer, and of all inside, that is made like another."""
         if layer.built:
             store: dict[str, Any] = {}
             layer.save_own_variables(store)
             copy.load_own_variables({k: _as_saved(v) for k, v in store.items()})
         for part, its_copy in _parts(layer, copy):
             self._fill(part, its_copy)
+
+
+def _remade(layer: keras.Layer, config: dict[str, Any]) -> Any:
+    """Returns a layer of the same class from a config, which may be changed."""
+    try:
+        copy: Any = type(layer).from_config(config)
+    except TypeError as error:
+        raise ValueError(
+            "A layer is copied from its config; expected a class whose `get_config` returns "
+            f"the arguments of its constructor. Received: layer {layer.name!r} of type "
+            f"{type(layer).__name__}, which could not be made again: {error}"
+        ) from error
+    if "name" not in config:
+        copy.name = layer.name
+    return copy
 
 
 def _is_config_of(config: dict[str, Any], layer: keras.Layer) -> bool:

@@ -100,6 +100,15 @@ def standardize_inputs(graph: Any, inputs: Any) -> list[Any]:
     return graph._standardize_inputs(inputs)
 
 
+def call_of(symbol: Any) -> tuple[Any, int, list[Any]]:
+    """Returns what made a symbolic tensor: the operation, the index of its output, its inputs.
+
+    A layer that is called several times has public inputs of its first call only.
+    """
+    operation, node, index = symbol._keras_history
+    return operation, index, operation._inbound_nodes[node].input_tensors
+
+
 def current_call() -> Any:
     """Returns the current call of the outermost layer in this thread, or `None`.
 
@@ -122,6 +131,44 @@ def clear_losses(model: keras.Layer) -> None:
     Otherwise only the next call of the model removes them.
     """
     model._clear_losses()
+
+
+def own_variables(layer: keras.Layer) -> list[keras.Variable]:
+    """Returns the variables of a layer itself, without those of the layers inside.
+
+    `Layer.variables` has both, and the states of seed generators.
+    """
+    return [*layer._trainable_variables, *layer._non_trainable_variables]
+
+
+def is_own_attribute(name: str) -> bool:
+    """Whether an attribute of a layer belongs to Keras or TensorFlow, and lists all layers.
+
+    Other attributes are those of the class of the layer, and hold the layers that it uses.
+    """
+    return name == "_layers" or name.startswith("_self_")
+
+
+def replace_layer(
+    owner: keras.Layer, old: keras.Layer, new: keras.Layer, name: str, value: Any
+) -> None:
+    """Sets an attribute of a layer, in which one layer replaces another.
+
+    Setting it publicly would also keep the old layer, and put the new one last, so that
+    the weights had another order than those of the original.
+    """
+    order = [new if layer is old else layer for layer in owner._layers]
+    owner._tracker.untrack(old)
+    setattr(owner, name, value)
+    owner._layers[:] = order
+
+
+def set_own_trainable(layer: keras.Layer, value: bool) -> None:
+    """Sets whether a layer is trained, and leaves the layers inside as they are.
+
+    `Layer.trainable` sets all of them.
+    """
+    layer._trainable = value
 
 
 def own_kernel(layer: Any) -> keras.Variable:

@@ -111,13 +111,15 @@ class TestWhoeverCalls:
     def test_loop_of_a_graph(self, make):
         layer = Loop(summing(make), tf.while_loop)
         with pytest.raises(
-            RuntimeError, match=r"pass the cell to `keras.layers.RNN` itself or in a li"
+            RuntimeError, match=r"pass the cell to `keras.layers.RNN`, alone or in a li"
         ):
             tf.function(layer)(INPUTS)
 
     def test_call_without_a_layer(self, make):
         layer = keras.layers.RNN(summing(make))
-        with pytest.raises(RuntimeError, match="call the layer around it"):
+        with pytest.raises(
+            RuntimeError, match="call the layer that contains this cell"
+        ):
             layer.call(tf.constant(INPUTS), training=True)
         # Nor does it leave a call of a layer going on.
         assert_held(keras.layers.RNN(layer.cell, return_sequences=True))

@@ -191,9 +191,9 @@ class TestErrors:
     def test_local(self, name):
         with pytest.raises(
             ValueError,
-            match=r"^The recurrent estimator 'local' does not combine with a gaussian "
-            r"posterior, because it samples outputs, but all steps must use the same "
-            r"weights; expected one of \['flipout', 'weights', 'mean'\]. "
+            match=r"^The estimator 'local' does not combine with a gaussian "
+            r"posterior in recurrent layers, because it samples outputs, but all steps "
+            r"must use the same weights; expected one of \['flipout', 'weights', 'mean'\]. "
             r"Received: estimator='local'$",
         ):
             LAYERS[name](3, estimator="local")
@@ -206,7 +206,7 @@ class TestErrors:
             layer.build((None, 5, 8))
 
     def test_bias_posterior_without_a_bias(self):
-        with pytest.raises(ValueError, match="A layer without a bias has no posterior"):
+        with pytest.raises(ValueError, match="for a layer without a bias"):
             tfvn.MeanFieldGRU(3, use_bias=False, bias_posterior="mean_field")
 
     def test_prior_of_another_shape(self):
@@ -237,7 +237,9 @@ class TestErrors:
     def test_call_without_a_layer(self):
         layer = tfvn.MeanFieldLSTM(3)
         layer.build((None, 5, 2))
-        with pytest.raises(RuntimeError, match="call the layer around it"):
+        with pytest.raises(
+            RuntimeError, match="call the layer that contains this cell"
+        ):
             layer.call(tf.ones((1, 5, 2)))
 
     def test_estimator_that_does_not_hold(self, registries):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from callback_models import OPTIONS, X, Y, assert_same, make_model, state
+from scipy import stats
 
 import tfvn
 from tfvn.training.callbacks.gradient_snr import (
@@ -44,32 +45,51 @@ class TestSignalToNoise:
         # First parameter: mean 2, variance 1; squares 1 and 9: mean 5, variance 16.
         gradients = np.array([[1.0, 4.0], [3.0, 8.0], [1.0, 4.0], [3.0, 8.0]])
         # Second: mean 6, variance 4; squares 16 and 64: mean 40, variance 576.
-        snr, paper = signal_to_noise(gradients)
-        assert snr == pytest.approx((4 / 1 + 36 / 4) / 2)
-        assert paper == pytest.approx((5 / 16 + 40 / 576) / 2)
+        ratios = signal_to_noise(gradients)
+        assert ratios.mean == pytest.approx((4 / 1 + 36 / 4) / 2)
+        assert ratios.pooled == pytest.approx((4 + 36) / (1 + 4))
+        assert ratios.paper == pytest.approx((5 / 16 + 40 / 576) / 2)
+
+    def test_inert_parameters_decide_the_mean_only(self):
+        rng = np.random.default_rng(0)
+        gradients = rng.normal(1.0, 1.0, size=(10, 99))
+        inert = 1.0 + 1e-6 * rng.normal(size=(10, 1))
+        before = signal_to_noise(gradients)
+        after = signal_to_noise(np.append(gradients, inert, axis=1))
+        assert after.mean > 1e6 * before.mean
+        assert after.median == pytest.approx(before.median, rel=0.1)
+        assert after.pooled == pytest.approx(before.pooled, rel=0.1)
+        ratios = gradients.mean(0) ** 2 / gradients.var(0)
+        assert before.median == pytest.approx(np.sort(ratios)[49])
 
     def test_units(self):
         gradients = np.random.default_rng(0).normal(1.0, 2.0, size=(10, 50))
-        snr, paper = signal_to_noise(gradients)
-        scaled_snr, scaled_paper = signal_to_noise(0.1 * gradients)
-        assert scaled_snr == pytest.approx(snr)
-        assert scaled_paper == pytest.approx(100 * paper)
+        ratios, scaled = signal_to_noise(gradients), signal_to_noise(0.1 * gradients)
+        for kind in ("mean", "median", "pooled"):
+            assert getattr(scaled, kind) == pytest.approx(getattr(ratios, kind))
+        assert scaled.paper == pytest.approx(100 * ratios.paper)
 
     def test_without_signal(self):
         gradients = np.random.default_rng(0).normal(size=(10, 100_000))
-        snr, paper = signal_to_noise(gradients)
+        ratios = signal_to_noise(gradients)
         # `mean^2 / var` is F(1, 9) / 9, of mean 1 / 7.
-        assert snr == pytest.approx(1 / 7, rel=0.03)
-        assert paper > 1 / 2  # of a standard normal, E = 1 and Var = 2
+        assert ratios.mean == pytest.approx(1 / 7, rel=0.03)
+        assert ratios.median == pytest.approx(stats.f.median(1, 9) / 9, rel=0.03)
+        assert ratios.pooled == pytest.approx(1 / 9, rel=0.03)
+        assert ratios.paper > 1 / 2  # of a standard normal, E = 1 and Var = 2
 
     def test_leaves_out_what_does_not_vary(self):
         gradients = np.array([[1.0, 0.0, 5.0], [3.0, 0.0, 5.0]])
-        assert signal_to_noise(gradients) == pytest.approx((4.0, 5 / 16))
-        assert np.isnan(signal_to_noise(np.zeros((3, 2)))).all()
+        ratios = signal_to_noise(gradients)
+        assert (ratios.mean, ratios.median) == pytest.approx((4.0, 4.0))
+        assert ratios.paper == pytest.approx(5 / 16)
+        assert ratios.pooled == pytest.approx(4 + 25)
+        assert np.isnan(signal_to_noise(np.ones((3, 2)))).all()
 
     def test_of_gradients_whose_squares_leave_float32(self):
         gradients = np.float32(1e-30) * np.array([[1.0], [3.0]], "float32")
-        assert signal_to_noise(gradients)[0] == pytest.approx(4.0)
+        ratios = signal_to_noise(gradients)
+        assert (ratios.mean, ratios.median, ratios.pooled) == pytest.approx((4, 4, 4))
 
 
 class TestGradientSNR:
@@ -88,6 +108,10 @@ class TestGradientSNR:
         paper = np.mean(square.mean(0) / square.var(0))
         np.testing.assert_allclose(history["snr_last"], [snr], rtol=1e-4)
         np.testing.assert_allclose(history["snr_paper_last"], [paper], rtol=1e-4)
+        median = np.median(mean**2 / gradients.var(0))
+        np.testing.assert_allclose(history["snr_median_last"], [median], rtol=1e-4)
+        pooled = np.sum(mean**2) / np.sum(gradients.var(0))
+        np.testing.assert_allclose(history["snr_pooled_last"], [pooled], rtol=1e-4)
 
     @pytest.mark.parametrize("jit", [False, True])
     def test_last_batches_of_training_against_numpy(self, jit):
@@ -212,7 +236,7 @@ class TestGradientSNR:
             callbacks = [GradientSNR("first", 3, data, 8)] * is_watched
             history = model.fit(X, Y, epochs=3, callbacks=callbacks, verbose=0).history
             logged = {k: v for k, v in history.items() if not k.startswith("snr")}
-            assert len(history) - len(logged) == 2 * is_watched
+            assert len(history) - len(logged) == 4 * is_watched
             runs.append((logged, state(model)))
         assert runs[0][0] == runs[1][0]
         assert_same(runs[0][1], runs[1][1])

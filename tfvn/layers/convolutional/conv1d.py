@@ -65,7 +65,7 @@ class VarianceConv1D(Preset, Conv1D, posterior=Variance):
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer, the size of the window.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.Conv1D` and of
             `keras.layers.Conv1D`; `kernel_initializer` gives the initial scales.
 

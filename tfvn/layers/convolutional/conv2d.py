@@ -47,7 +47,7 @@ class VarianceConv2D(Preset, Conv2D, posterior=Variance):
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.Conv2D` and of
             `keras.layers.Conv2D`; `kernel_initializer` gives the initial scales.
 

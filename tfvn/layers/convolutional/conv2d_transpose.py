@@ -103,7 +103,7 @@ class VarianceConv2DTranspose(Preset, Conv2DTranspose, posterior=Variance):
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.Conv2DTranspose` and of
             `keras.layers.Conv2DTranspose`; `kernel_initializer` gives the initial
             scales.

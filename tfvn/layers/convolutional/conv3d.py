@@ -46,7 +46,7 @@ class VarianceConv3D(Preset, Conv3D, posterior=Variance):
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or three integers, the size of the window.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.Conv3D` and of
             `keras.layers.Conv3D`; `kernel_initializer` gives the initial scales.
 

@@ -112,7 +112,7 @@ class VarianceDepthwiseConv2D(Preset, DepthwiseConv2D, posterior=Variance):
 
     Args:
         kernel_size: Integer or pair of integers, the size of the window.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.DepthwiseConv2D` and of
             `keras.layers.DepthwiseConv2D`; `depthwise_initializer` gives the initial
             scales.

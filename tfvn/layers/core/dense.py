@@ -116,7 +116,7 @@ class VarianceDense(Preset, Dense, posterior=Variance):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.Dense` and of
             `keras.layers.Dense`; `kernel_initializer` gives the initial scales.
 

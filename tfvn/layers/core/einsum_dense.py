@@ -74,18 +74,18 @@ class EinsumDense(StochasticLayer, keras.layers.EinsumDense):
         inputs, kernel, outputs = re.split(",|->", self.equation)
         if not (set(kernel) & set(outputs)) - set(inputs):
             raise ValueError(
-                "The kernel of `equation` must have an axis that only the output has, "
-                "as `y` in '...x,xy->...y'. "
-                f"Received: equation={self.equation!r}"
+                "In `equation`, the kernel must have an axis that the output has and "
+                "the input has not, such as `y` in '...x,xy->...y'. Received: "
+                f"equation={self.equation!r}"
             )
         summed = set(inputs) - set(kernel) - set(outputs) - {"."}
         if summed:
             # Entries along these axes share a weight, so their noise adds up before it
             # is squared.
             raise ValueError(
-                f"The axes {sorted(summed)} of the inputs are summed over without the "
-                "kernel; sum them in a layer of its own before this one. "
-                f"Received: equation={self.equation!r}"
+                f"The axes {sorted(summed)} of the inputs are neither in the kernel "
+                "nor in the output; sum over them before this layer. Received: "
+                f"equation={self.equation!r}"
             )
 
     @property
@@ -100,8 +100,9 @@ class EinsumDense(StochasticLayer, keras.layers.EinsumDense):
         missing = [label for label in self._kernel_labels if sizes[label] is None]
         if missing:
             raise ValueError(
-                f"The axes {missing} of the kernel of {self.equation!r} must have a "
-                f"defined size. Received: input_shape={input_shape}"
+                f"The kernel axes {missing} of `equation` must have a defined size, in "
+                "the inputs or in `output_shape`. Received: "
+                f"equation={self.equation!r} and input_shape={input_shape}"
             )
         self.input_spec = keras.InputSpec(ndim=len(input_shape))
         self._rows = [label for label in self._kernel_labels if label in self._inputs]
@@ -182,7 +183,7 @@ class VarianceEinsumDense(Preset, EinsumDense, posterior=Variance):
     Args:
         equation: Einsum equation, `"...x,xy->...y"` for instance.
         output_shape: Shape of the output without the batch.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.EinsumDense` and of
             `keras.layers.EinsumDense`; `kernel_initializer` gives the initial scales.
 

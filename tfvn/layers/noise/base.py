@@ -38,8 +38,9 @@ class NoiseSource:
         center = noise_laws.center(self.law)
         if normalize and center == 0:
             raise ValueError(
-                "Noise whose mean is zero can't be divided by it; expected "
-                f"`normalize=False`. Received: normalize=True and noise={self.law}"
+                "Argument `normalize` must be `False` for noise with mean zero, "
+                "because normalizing divides the noise by its mean. Received: "
+                f"normalize=True and noise={self.law}"
             )
         self.divisor = center if normalize else 1.0
         self.quiet = 1.0 if normalize else center
@@ -61,12 +62,12 @@ class NoiseLayer(keras.Layer):
     for it, unless an ensemble is being predicted (`tfvn.passes`).
 
     Args:
-        *args: Arguments of the Keras twin.
-        noise: Law of the noise, an alias or a scalar `tfd.Distribution`.
+        *args: Arguments of the Keras layer.
+        noise: Distribution of the noise, an alias or a scalar `tfd.Distribution`.
         normalize: Whether to divide the noise by its mean, or by its median if it has no
             mean, so that the layer does nothing at inference.
         seed: Integer seed of the noise.
-        **kwargs: Further arguments of the Keras twin.
+        **kwargs: Further arguments of the Keras layer.
 
     Attributes:
         noise_per_example: Whether the examples of a batch get independent noise.
@@ -124,9 +125,9 @@ class NoiseLayer(keras.Layer):
             return self.source
         if self.structure != joint_structure:
             raise ValueError(
-                f"Argument `{name}` is the second of two noises; expected "
-                f"`structure={joint_structure!r}`, or no `{name}`. "
-                f"Received: {name}={noise!r} with structure={self.structure!r}"
+                f"Argument `{name}` applies only with `structure={joint_structure!r}`; "
+                f"pass this structure, or leave `{name}` out. Received: "
+                f"{name}={noise!r} with structure={self.structure!r}"
             )
         return NoiseSource(noise, self.normalize)
 
@@ -149,14 +150,14 @@ class NoisyKernelLayer(WeightedKL, NoiseLayer):
     """A noise layer with weights, whose prior may have a Normal factor.
 
     Args:
-        *args: Arguments of the Keras twin.
+        *args: Arguments of the Keras layer.
         prior_scale: Standard deviation `s` of the Normal factor of the prior, which adds
             weight decay, `sum(w^2) / (2 s^2)`, to the loss. `None` leaves the factor
             flat. A `tfvn.Model` treats the term like a KL and divides it by the number of
             training examples.
         kl_weight: Factor of that term; with a loss that is a mean over examples, in a stock
             Keras model, `1 / number_of_training_examples`.
-        **kwargs: Arguments of `NoiseLayer`, and of the Keras twin.
+        **kwargs: Arguments of `NoiseLayer`, and of the Keras layer.
     """
 
     def __init__(
@@ -189,8 +190,9 @@ class NoisyKernelLayer(WeightedKL, NoiseLayer):
         """Returns `sum(w^2) / (2 prior_scale^2)`, in nats and up to a constant."""
         if self.prior_scale is None:
             raise ValueError(
-                "A layer has a Normal factor of the prior only with a `prior_scale`. "
-                f"Received: layer={self.name!r}, prior_scale=None"
+                "`negative_log_prior()` needs a layer with a Normal prior; pass "
+                f"`prior_scale` to the layer. Received: layer={self.name!r} with "
+                "prior_scale=None"
             )
         with private.full_precision():
             squares = [2.0 * tf.nn.l2_loss(w.value) for w in self.prior_weights]

@@ -26,7 +26,7 @@ class MultiplicativeNoise(NoiseLayer):
     regularises the weights, and they may overfit.
 
     Args:
-        noise: Law of the noise: `"bernoulli"`, `"gaussian"`, `"rayleigh"`,
+        noise: Distribution of the noise: `"bernoulli"`, `"gaussian"`, `"rayleigh"`,
             `"inverse_nakagami"`, `"half_cauchy"`, one of these with parameters from
             `tfvn.distributions.noise_law`, or a scalar `tfd.Distribution`.
         noise_shape: Shape of the noise, which is repeated along axes of size 1. `None` is
@@ -87,8 +87,9 @@ class MultiplicativeNoise(NoiseLayer):
         if self.noise_shape is not None:
             if len(self.noise_shape) != len(inputs.shape):
                 raise ValueError(
-                    f"Argument `noise_shape` must have {len(inputs.shape)} axes for such "
-                    f"inputs. Received: noise_shape={self.noise_shape} and "
+                    "Argument `noise_shape` must have an entry for each of the "
+                    f"{len(inputs.shape)} axes of the inputs, with the batch as the "
+                    f"first. Received: noise_shape={self.noise_shape} and "
                     f"inputs.shape={tuple(inputs.shape)}"
                 )
             sizes = enumerate(self.noise_shape)
@@ -109,8 +110,8 @@ def _check_noise_shape(noise_shape: Any) -> tuple[int | None, ...] | None:
         return None
     if not isinstance(noise_shape, list | tuple):
         raise ValueError(
-            "Argument `noise_shape` must be `None` or a sequence of positive integers and "
-            f"`None`. Received: noise_shape={noise_shape!r}"
+            "Argument `noise_shape` must be `None`, or a sequence in which every entry "
+            f"is a positive integer or `None`. Received: noise_shape={noise_shape!r}"
         )
     return tuple(
         check_count(f"noise_shape[{axis}]", size, or_none=True)

@@ -32,9 +32,9 @@ class NoisyConv2D(NoisyKernelLayer, keras.layers.Conv2D):
     Args:
         filters: Positive integer, the number of output channels.
         kernel_size: Integer or pair of integers, the size of the window.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"channels"`, `"filters"` or `"channels_and_filters"`.
-        filter_noise: Law of the filter factor in the joint structure; `None` is `noise`.
+        filter_noise: Distribution of the filter factor in the joint structure; `None` is `noise`.
         normalize: See `tfvn.NoisyDense`, also for `prior_scale`, `kl_weight` and `seed`.
         **kwargs: Every other argument of `keras.layers.Conv2D`.
 

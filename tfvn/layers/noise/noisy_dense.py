@@ -30,7 +30,7 @@ class NoisyDense(NoisyKernelLayer, keras.layers.Dense):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"ard"` or `"dropconnect"`.
         normalize: Whether to divide the noise by its mean, or by its median if it has no
             mean, so that the layer equals the Keras layer at inference.

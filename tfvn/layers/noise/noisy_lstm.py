@@ -29,7 +29,7 @@ class NoisyLSTMCell(HoldsDraws, NoisyKernelLayer, keras.layers.LSTMCell):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         gates: `"tied"` or `"untied"`.
         normalize: See `tfvn.NoisyDense`, also for `prior_scale`, `kl_weight` and `seed`.
         **kwargs: Every other argument of `keras.layers.LSTMCell`.
@@ -151,7 +151,7 @@ class NoisyLSTM(ReplacesCell, keras.layers.LSTM):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         gates: `"tied"` or `"untied"`.
         normalize: Whether to divide the noise by its mean, or by its median if it has no
             mean, so that the layer equals the Keras layer at inference.
@@ -231,7 +231,7 @@ class NoisyLSTM(ReplacesCell, keras.layers.LSTM):
     ):
         if use_cudnn is True:
             raise ValueError(
-                "The cuDNN kernel knows no multiplicative noise; expected "
-                "`use_cudnn='auto'` or `False`. Received: use_cudnn=True"
+                "Argument `use_cudnn` must be 'auto' or `False`, because cuDNN does "
+                "not support multiplicative noise. Received: use_cudnn=True"
             )
         super().__init__(**{**given(locals()), "use_cudnn": False})

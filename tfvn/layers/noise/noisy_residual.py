@@ -27,9 +27,9 @@ class NoisyResidual(NoiseLayer):
 
     Args:
         block: A layer, or a model, whose outputs have the shape of its inputs.
-        noise: Law of the noise, see `tfvn.MultiplicativeNoise`.
+        noise: Distribution of the noise, see `tfvn.MultiplicativeNoise`.
         structure: `"depth"`, `"ard"` or `"depth_and_ard"`.
-        depth_noise: Law of the depth factor in the joint structure; `None` is `noise`.
+        depth_noise: Distribution of the depth factor in the joint structure; `None` is `noise`.
         normalize: Whether to divide the noise by its mean, or by its median if it has no
             mean, so that this is a plain residual connection at inference.
         seed: Integer seed of the noise.
@@ -91,8 +91,9 @@ class NoisyResidual(NoiseLayer):
         output_shape = tuple(self.block.compute_output_shape(input_shape))
         if output_shape != tuple(input_shape):
             raise ValueError(
-                "The outputs of the `block` must have the shape of its inputs. Received: "
-                f"input_shape={tuple(input_shape)} and output_shape={output_shape}"
+                "The outputs of `block` must have the same shape as its inputs, "
+                f"because they are added. Received: input_shape={tuple(input_shape)} "
+                f"and output_shape={output_shape}"
             )
         self.built = True
 

@@ -25,8 +25,8 @@ class NoWeightError(AttributeError, NotImplementedError):
 class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
     """Turns a Keras cell into one whose kernels are distributions.
 
-    A subclass inherits from this class and from a Keras cell, its twin, and defines the
-    number of its `gates`, the shape of its bias, and its `flipped_step`.
+    A subclass inherits from this class and from the Keras cell that it replaces, and
+    defines the number of its `gates`, the shape of its bias, and its `flipped_step`.
 
     The kernel and the recurrent kernel each have a posterior, of the same kind. The cell
     samples both before the first step of a sequence, keeps them until the last, and adds
@@ -58,7 +58,7 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
     def flipped_step(
         self, inputs: Tensor, states: Any, training: bool | None
     ) -> tuple[Tensor, Any]:
-        """Returns the result of the twin's `call` if every example has its own kernels.
+        """Returns the result of Keras's `call` if every example has its own kernels.
 
         It computes its products with `input_gates` and `state_gates`.
         """
@@ -188,7 +188,7 @@ class StochasticRNNCell(HoldsDraws, RandomWeightsLayer):
         weight = None if self._held is None else self._held.weight(name)
         if weight is None:
             raise NoWeightError(
-                f"`{type(self).__name__}` has no `{name}`, but a distribution over "
-                f"kernels: see `posterior_distribution({name!r})`."
+                f"`{type(self).__name__}` has no fixed `{name}`, but a distribution "
+                f"over kernels; see `posterior_distribution({name!r})`."
             )
         return weight

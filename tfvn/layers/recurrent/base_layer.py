@@ -30,8 +30,8 @@ _ALL_BITS = 0xFFFFFFFF
 class ReplacesCell(keras.Layer):
     """Turns a Keras layer with a cell into one with a cell of this library.
 
-    A subclass inherits from this class and from its Keras twin, and names its
-    `cell_class`. The layer takes the arguments of both, by name; the keyword-only
+    A subclass inherits from this class and from the Keras layer that it replaces, and
+    names its `cell_class`. The layer takes the arguments of both, by name; the keyword-only
     arguments of the cell go to the cell alone.
     """
 
@@ -70,7 +70,7 @@ class ReplacesCell(keras.Layer):
 
     @classmethod
     def _cell_arguments(cls) -> list[str]:
-        """Returns the arguments that only the cell has, not its Keras twin."""
+        """Returns the arguments that only the cell has, not the Keras cell."""
         taken = inspect.signature(cls.cell_class).parameters.values()
         return [p.name for p in taken if p.kind is p.KEYWORD_ONLY]
 
@@ -86,8 +86,8 @@ class ReplacesCell(keras.Layer):
 class StochasticRNN(ReplacesCell):
     """Turns a Keras layer with a cell into one whose cell has random kernels.
 
-    A subclass inherits from this class and from its Keras twin, and names its
-    `cell_class`. The layer takes the arguments of both.
+    A subclass inherits from this class and from the Keras layer that it replaces, and
+    names its `cell_class`. The layer takes the arguments of both.
     """
 
     cell_class: type[StochasticRNNCell]

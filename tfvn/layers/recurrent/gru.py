@@ -118,7 +118,7 @@ class VarianceGRU(Preset, GRU, posterior=Variance):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.GRU` and of
             `keras.layers.GRU`; `kernel_initializer` and `recurrent_initializer`
             give the initial scales.

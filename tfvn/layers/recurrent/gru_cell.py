@@ -144,7 +144,7 @@ class VarianceGRUCell(Preset, GRUCell, posterior=Variance):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.GRUCell` and of
             `keras.layers.GRUCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial scales.

@@ -66,8 +66,9 @@ class HoldsDraws(keras.Layer):
         call = _current_call()
         if isinstance(call, threading.Thread):
             raise RuntimeError(
-                f"`{type(self).__name__}` holds its weights and its noise for as long as "
-                "a layer is called; call the layer around it, and not its `call` method."
+                f"`{type(self).__name__}` can draw its weights and noise only while a "
+                "layer is being called; call the layer that contains this cell as "
+                "`layer(inputs)`, not `layer.call(inputs)`."
             )
         self._held = self.draw(inputs, call.get_value("training"))
 
@@ -76,9 +77,10 @@ class HoldsDraws(keras.Layer):
         if self._held is None:
             if getattr(call, "entry_layer", self) is not self and _is_repeated(states):
                 raise RuntimeError(
-                    f"`{type(self).__name__}` would draw anew in every step of a loop in a "
-                    "graph; pass the cell to `keras.layers.RNN` itself or in a list of "
-                    "cells."
+                    f"`{type(self).__name__}` must use the same weights in all steps "
+                    "of a sequence, but this layer would make it draw new weights in "
+                    "every step; pass the cell to `keras.layers.RNN`, alone or in a "
+                    "list of cells."
                 )
             self._held = self.draw(inputs, training)
         try:

@@ -118,7 +118,7 @@ class VarianceLSTM(Preset, LSTM, posterior=Variance):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.LSTM` and of
             `keras.layers.LSTM`; `kernel_initializer` and `recurrent_initializer`
             give the initial scales.

@@ -152,7 +152,7 @@ class VarianceLSTMCell(Preset, LSTMCell, posterior=Variance):
 
     Args:
         units: Positive integer, dimensionality of the output.
-        noise: Law of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
+        noise: Distribution of the weights: `"gaussian"`, `"bernoulli"` or `"uniform"`.
         **kwargs: Every other argument of `tfvn.layers.LSTMCell` and of
             `keras.layers.LSTMCell`; `kernel_initializer` and `recurrent_initializer`
             give the initial scales.

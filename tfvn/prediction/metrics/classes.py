@@ -68,9 +68,9 @@ def examples_of(
     is_ignored = weights == 0.0
     checks = refuse_unless(
         tf.reduce_all(is_right | is_ignored),
-        "Predictions must be probabilities, from 0 to 1 and with a sum of 1, or logits "
-        "with `from_logits=True`; some values are outside of [0, 1] or NaN, or their sum "
-        "is not 1. The smallest and the largest value are shown.",
+        "Argument `y_pred` must be probabilities, from 0 to 1 and with a sum of 1, or "
+        "logits with `from_logits=True`; some values are outside of [0, 1] or NaN, or "
+        "their sum is not 1. Received: as smallest and largest value",
         tf.reduce_min(probabilities),
         tf.reduce_max(probabilities),
     )
@@ -80,7 +80,8 @@ def examples_of(
         labels, is_label = _labels(y_true, is_right, num_classes)
         checks += refuse_unless(
             tf.reduce_all(is_label | is_ignored),
-            f"Labels must be integers from 0 to {num_classes - 1}, or one-hot.",
+            f"Argument `y_true` must be integers from 0 to {num_classes - 1}, or "
+            "one-hot. Received: the labels",
             y_true,
         )
         labels = tf.reshape(labels, [-1])
@@ -106,7 +107,9 @@ def _check_shape(y_pred: Tensor, of_draws: bool) -> None:
             else "probabilities of shape (batch_size, num_classes), or (batch_size, 1) "
             "for the second of two classes"
         )
-        raise ValueError(f"Predictions must be {form}. Received: y_pred={y_pred!r}")
+        raise ValueError(
+            f"Argument `y_pred` must be {form}. Received: y_pred={y_pred!r}"
+        )
 
 
 def _probabilities(y_pred: Tensor, from_logits: bool) -> Tensor:
@@ -132,7 +135,8 @@ def _labels(y_true: Tensor, like: Tensor, num_classes: int) -> tuple[Tensor, Ten
         y_true.dtype.is_floating or y_true.dtype.is_integer or y_true.dtype.is_bool
     ):
         raise ValueError(
-            f"Labels must be numbers. Received: y_true of type {y_true.dtype.name}"
+            "Argument `y_true` must be numbers. Received: y_true of type "
+            f"{y_true.dtype.name}"
         )
     # Integers that are too large for float64 are no valid labels anyway.
     y_true = tf.cast(y_true, tf.float64)
@@ -142,13 +146,14 @@ def _labels(y_true: Tensor, like: Tensor, num_classes: int) -> tuple[Tensor, Ten
     examples = y_true[..., 0] if is_hot else y_true
     if not examples.shape.is_compatible_with(like.shape):
         raise ValueError(
-            "Labels must be integers, one for each example, or one-hot for "
-            f"{num_classes} classes. Received: y_true of shape {tuple(y_true.shape)} for "
-            f"examples of shape {tuple(like.shape)}"
+            "Argument `y_true` must be integers, one for each example, or one-hot for "
+            f"{num_classes} classes. Received: y_true of shape {tuple(y_true.shape)} "
+            f"for examples of shape {tuple(like.shape)}"
         )
     checks = refuse_unless(
         tf.reduce_all(tf.shape(examples) == tf.shape(like)),
-        "There must be a label for each example.",
+        "Argument `y_true` must have a label for each example. Received: y_true of "
+        "shape",
         tf.shape(examples),
     )
     with tf.control_dependencies(checks):
@@ -192,7 +197,8 @@ def _spread(given: Tensor, like: Tensor) -> Tensor:
         )
     checked = refuse_unless(
         tf.reduce_all(tf.shape(given) == tf.shape(like)[: rank - missing]),
-        "Argument `sample_weight` must have a weight for each example.",
+        "Argument `sample_weight` must have a weight for each example. Received: "
+        "sample_weight of shape",
         tf.shape(given),
     )
     with tf.control_dependencies(checked):
@@ -206,16 +212,16 @@ def refuse_unless(condition: Tensor, message: str, *received: Tensor) -> list[An
 
     Args:
         condition: A boolean scalar.
-        message: What is wrong, and what was expected.
-        *received: Tensors to show at the end of the message.
+        message: What is wrong, what was expected, and what `received` is.
+        *received: Tensors to show after the message.
 
     Returns:
         The operations that check the condition in a graph. Updates of the state must wait
         for them (`tf.control_dependencies`); otherwise a refused batch might be added.
     """
     if not tf.executing_eagerly():
-        return [tf.debugging.Assert(condition, [f"{message} Received:", *received])]
+        return [tf.debugging.Assert(condition, [message, *received])]
     if not condition:
         shown = ", ".join(str(np.asarray(value)) for value in received)
-        raise ValueError(f"{message} Received: {shown}")
+        raise ValueError(f"{message} {shown}")
     return []

@@ -52,12 +52,12 @@ class _Scores(keras.metrics.Metric):
             scores = scores[:, 0]
         if scores.shape.rank != 1:
             raise ValueError(
-                "Predictions must be scores, one for each example. "
-                f"Received: y_pred of shape {scores.shape}"
+                "Argument `y_pred` must be scores, one for each example. Received: "
+                f"y_pred of shape {scores.shape}"
             )
         checks = refuse_unless(
             ~tf.reduce_any(tf.math.is_nan(scores)),
-            "Scores must be numbers; some are NaN.",
+            "Argument `y_pred` must be numbers, but some are NaN. Received: the scores",
             scores,
         )
         with tf.control_dependencies(checks):
@@ -239,12 +239,13 @@ def _is_outside(y_true: Tensor, scores: Tensor) -> Tensor:
     given = tf.reshape(tf.cast(y_true, tf.float64), [-1])
     checks = refuse_unless(
         tf.reduce_all((given == 0.0) | (given == 1.0)),
-        "Labels must be 1 for examples from outside of the distribution, and 0 for others.",
+        "Argument `y_true` must be 1 for examples from outside of the distribution, "
+        "and 0 for all others. Received: the labels",
         given,
     )
     checks += refuse_unless(
         tf.size(given) == tf.size(scores),
-        "There must be a label for each score.",
+        "Argument `y_true` must have a label for each score. Received: y_true of shape",
         tf.shape(given),
     )
     with tf.control_dependencies(checks):
@@ -254,6 +255,7 @@ def _is_outside(y_true: Tensor, scores: Tensor) -> Tensor:
 def _refuse_weights(sample_weight: Tensor | None) -> None:
     if sample_weight is not None:
         raise ValueError(
-            "This metric depends on the order of scores and does not support weights; "
-            "expected `sample_weight=None`. Received: weights"
+            "Argument `sample_weight` must be `None`, because this metric compares the "
+            "order of scores and does not support weights. Received: "
+            f"sample_weight={type(sample_weight).__name__}"
         )

@@ -86,10 +86,10 @@ class _PredictionMetric(keras.metrics.Metric):
         )
         return ValueError(
             f"`{type(self).__name__}` needs the `tfvn.PredictiveDistribution` that "
-            f"`tfvn.ensemble_predict` returns{draws}; it does not work in `compile`, where "
-            "it would get the outputs of a single pass. Received: "
-            f"y_true of shape {getattr(y_true, 'shape', None)}, y_pred of type "
-            f"{type(y_pred).__name__} and shape {getattr(y_pred, 'shape', None)}"
+            f"`tfvn.ensemble_predict` returns for the rows of `y_true`{draws}; it does "
+            "not work in `compile`, where it would get the outputs for a single draw. "
+            f"Received: y_true of shape {getattr(y_true, 'shape', None)}, y_pred of "
+            f"type {type(y_pred).__name__} and shape {getattr(y_pred, 'shape', None)}"
         )
 
     def means(self) -> np.ndarray:

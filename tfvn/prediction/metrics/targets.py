@@ -21,9 +21,9 @@ def weights_of_targets(given: Any, y: np.ndarray) -> np.ndarray:
         weight = weight[..., 0]
     if weight.shape != y.shape[: weight.ndim]:
         raise ValueError(
-            "Argument `sample_weight` must have a weight for each row, of shape "
-            f"{y.shape[:1]}, or for each element of the first axes of the targets, whose "
-            f"shape is {y.shape}. Received: sample_weight of shape {shape}"
+            "Argument `sample_weight` must have a weight for each row, with shape "
+            f"{y.shape[:1]}, or for each element of the first axes of the targets, "
+            f"which have shape {y.shape}. Received: sample_weight of shape {shape}"
         )
     is_valid = np.isfinite(weight) & (weight >= 0.0)
     if not is_valid.all():

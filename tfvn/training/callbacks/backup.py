@@ -140,9 +140,9 @@ class BackupAndRestore(keras.callbacks.Callback):
         unmatched = restore_callbacks(self.others, states)
         if unmatched:
             warnings.warn(
-                "Some callbacks are in the backup or in this run, but not in both; "
-                "those of this run start with a new state. "
-                f"Received: backup={str(self.path)!r}, callbacks={unmatched}",
+                "Some callbacks are only in the backup or only in this run; those of "
+                "this run start without their earlier state. Received: "
+                f"backup={str(self.path)!r}, callbacks={unmatched}",
                 stacklevel=2,
             )
         if run.get("stopped"):
@@ -163,10 +163,10 @@ class BackupAndRestore(keras.callbacks.Callback):
         shapes = [tuple(value.shape) for value in values]
         if shapes != [tuple(variable.shape) for variable in variables]:
             raise ValueError(
-                "The backup belongs to another model or optimizer; choose another "
-                "`backup_dir`, or remove the file. "
-                f"Received: backup={str(self.path)!r} with {len(names)} variables, "
-                f"for a model with {len(variables)}"
+                "The backup belongs to another model or optimizer; pass another "
+                "`backup_dir`, or delete the file. Received: "
+                f"backup={str(self.path)!r} with {len(names)} variables, for a model "
+                f"with {len(variables)}"
             )
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)

@@ -3,7 +3,7 @@
 import contextlib
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -23,16 +23,24 @@ class GradientSNR(Guard):
     At the end of each epoch it uses the gradients of the last `window` batches that the
     model was trained on, as in the paper. With `data` it uses the gradients of `window`
     batches sampled from `data` instead, all at the present weights, so that progress between
-    batches does not count as noise. It logs two ratios of the gradients before clipping,
-    averaged over the parameters:
+    batches does not count as noise. It logs ratios of the gradients before clipping:
 
-    - `snr_<layer name>`, the dimensionless `E[g]^2 / Var[g]`. It is biased: without any
-      signal it is about `1 / (window - 3)`, not 0.
-    - `snr_paper_<layer name>`, the k-tied paper's `E[g^2] / Var[g^2]`. It has units:
-      scaling the loss by 0.1 multiplies it by 100.
+    - `snr_median_<layer name>`, the median over the parameters of `E[g]^2 / Var[g]`. Read
+      this one to compare layers or models.
+    - `snr_pooled_<layer name>`, the sum over the parameters of `E[g]^2`, divided by the sum of
+      `Var[g]`: the ratio of the gradient as one vector. Read it beside the median; it
+      weighs parameters by the size of their gradients.
+    - `snr_<layer name>`, the mean over the parameters of `E[g]^2 / Var[g]`. A few parameters
+      that the data hardly reach decide it, such as the weights of pixels that are always
+      zero: their gradients are those of the KL, almost without noise.
+    - `snr_paper_<layer name>`, the mean of the k-tied paper's `E[g^2] / Var[g^2]`. It has
+      units: scaling the loss by 0.1 multiplies it by 100.
 
-    Parameters whose gradients do not vary are left out; if no gradient varies, the ratios
-    are NaN. In mixed precision the gradients are those of the unscaled loss, and batches
+    The first three have no units, and are biased: without any signal, the mean is about
+    `1 / (window - 3)` and the pooled ratio about `1 / (window - 1)`, not 0.
+
+    Parameters whose gradients do not vary count in the pooled ratio only; if no gradient
+    varies, all are NaN. In mixed precision the gradients are those of the unscaled loss, and batches
     that the optimizer skips do not count. With gradient accumulation they are the gradients
     of single batches. The callback does not change training in any bit. Without `data` it
     keeps the gradients of the last batches in memory; with `data`, an epoch costs `window`
@@ -59,8 +67,8 @@ class GradientSNR(Guard):
     >>> x, y = np.ones((8, 4)), np.ones((8, 1))
     >>> snr = tfvn.callbacks.GradientSNR(layer, window=4)
     >>> history = model.fit(x, y, batch_size=2, callbacks=[snr], verbose=0).history
-    >>> sorted(history)[-2:]
-    ['snr_last', 'snr_paper_last']
+    >>> sorted(history)[-4:]
+    ['snr_last', 'snr_median_last', 'snr_paper_last', 'snr_pooled_last']
 
     Reference:
 
@@ -154,8 +162,10 @@ class GradientSNR(Guard):
             if hasattr(self.model.optimizer, "check_finite"):
                 rows = [row for row in rows if np.isfinite(row).all()]
             gradients = np.stack(rows) if rows else np.zeros((0, 1))
-        name = self._name
-        logs[f"snr_{name}"], logs[f"snr_paper_{name}"] = signal_to_noise(gradients)
+        ratios = signal_to_noise(gradients)
+        logs[f"snr_{self._name}"] = ratios.mean
+        for kind in ("median", "pooled", "paper"):
+            logs[f"snr_{kind}_{self._name}"] = getattr(ratios, kind)
 
     def _record(self, grads: list[Any], variables: list[Any]) -> None:
         """Records the gradients of a batch over those of `window` batches ago."""
@@ -225,19 +235,39 @@ class GradientSNR(Guard):
         return seen[-1]
 
 
-def signal_to_noise(gradients: np.ndarray) -> tuple[float, float]:
-    """Returns `E[g]^2 / Var[g]` and `E[g^2] / Var[g^2]` over axis 0, averaged over 1."""
+class SignalToNoise(NamedTuple):
+    """Ratios of signal to noise of the gradients of many parameters.
+
+    Attributes:
+        mean: The mean over the parameters of `E[g]^2 / Var[g]`.
+        median: Its median over the parameters.
+        pooled: The sum of all `E[g]^2`, divided by the sum of all `Var[g]`.
+        paper: The mean over the parameters of `E[g^2] / Var[g^2]`.
+    """
+
+    mean: float
+    median: float
+    pooled: float
+    paper: float
+
+
+def signal_to_noise(gradients: np.ndarray) -> SignalToNoise:
+    """Returns the ratios for gradients with batches on axis 0 and parameters on axis 1."""
     gradients = np.asarray(gradients, "float64")
-    squares = gradients**2
-    return (
-        _mean_ratio(gradients.mean(0) ** 2, gradients.var(0)),
-        _mean_ratio(squares.mean(0), squares.var(0)),
+    signal, noise = gradients.mean(0) ** 2, gradients.var(0)
+    ratios, squares = _ratios(signal, noise), gradients**2
+    return SignalToNoise(
+        mean=float(np.mean(ratios)),
+        median=float(np.median(ratios)),
+        pooled=float(signal.sum() / noise.sum()) if noise.any() else np.nan,
+        paper=float(np.mean(_ratios(squares.mean(0), squares.var(0)))),
     )
 
 
-def _mean_ratio(signal: np.ndarray, noise: np.ndarray) -> float:
+def _ratios(signal: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Returns the ratios of the parameters that vary, or NaN if none does."""
     varies = noise > 0
-    return float(np.mean(signal[varies] / noise[varies])) if varies.any() else np.nan
+    return signal[varies] / noise[varies] if varies.any() else np.array([np.nan])
 
 
 @contextlib.contextmanager
@@ -270,8 +300,8 @@ def _find(model: keras.Model, layer: Any) -> tuple[str, RandomWeightsLayer]:
     received = f"Received: layer={getattr(layer, 'name', layer)!r}"
     if len(found) > 1:
         raise ValueError(
-            f"Argument `layer` must identify one layer, but {len(found)} layers have this "
-            f"name; pass the layer itself. {received}"
+            f"Argument `layer` must be the name of exactly one layer, but {len(found)} "
+            f"layers have this name; pass the layer itself. {received}"
         )
     if any(inside):
         names = [one.name for layers in inside for one in layers]
@@ -285,7 +315,7 @@ def _scales(layer: RandomWeightsLayer) -> list[keras.Variable]:
     scales = [v for v in layer.variable_groups["scale"] if v.trainable]
     if not scales:
         raise ValueError(
-            "Argument `layer` must be a layer with trainable scales. "
-            f"Received: layer={layer.name!r} without any"
+            "Argument `layer` must be a layer with trainable scales. Received: "
+            f"layer={layer.name!r}, which has none"
         )
     return scales

@@ -143,6 +143,7 @@ def _direction(monitor: str, mode: str) -> str:
     if monitor.endswith(_RISING):
         return "max"
     raise ValueError(
-        "The name of the metric does not tell whether it should fall or rise; pass "
-        f"`mode='min'` or `mode='max'`. Received: monitor={monitor!r}, mode={mode!r}"
+        "It is not clear from the name of the metric whether it should fall or rise; "
+        f"pass `mode='min'` or `mode='max'`. Received: monitor={monitor!r}, "
+        f"mode={mode!r}"
     )

@@ -93,9 +93,10 @@ class LearningRateRange(Guard):
     def on_train_begin(self, logs: Any = None) -> None:
         if not self.model.built:
             raise ValueError(
-                "`LearningRateRange` restores the initial weights of a model, so the "
-                "model must be built; build it first, or give it a `keras.Input`. "
-                f"Received: model={self.model.name!r}, not built"
+                "The model must be built before `fit`, because `LearningRateRange` "
+                "restores its initial weights; build it first, or give it a "
+                f"`keras.Input`. Received: model={self.model.name!r}, which is not "
+                "built"
             )
         self.history = {"learning_rate": [], "loss": [], "smoothed_loss": []}
         self._average = 0.0
@@ -146,9 +147,9 @@ class LearningRateRange(Guard):
         losses = losses[: losses.argmin() + 1] if losses.size else losses
         if losses.size < 2:
             raise ValueError(
-                "A suggestion needs a loss that fell during the test; run `fit` with this "
-                "callback and a lower `start`. "
-                f"Received: {losses.size} losses up to the lowest"
+                "The loss must fall during the test before a learning rate can be "
+                "suggested; run `fit` again with a lower `start`. Received: "
+                f"{losses.size} losses up to the lowest"
             )
         rates = np.array(self.history["learning_rate"][: losses.size])
         return float(rates[np.gradient(losses, np.log(rates)).argmin()])

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfvn.layers.base import stochastic_layers
 from tfvn.posteriors.gaussian_dropout import GaussianDropout
+from tfvn.posteriors.pruned import unpruned
 from tfvn.prediction import ensemble_predict, mean_predict, zero_mean_predict
 from tfvn.utils.validation import check_count
 
@@ -80,7 +81,9 @@ class PhaseTransition(keras.callbacks.Callback):
         model: Any = self.model
         layers: list[Any] = stochastic_layers(model)
         dropout_layers = [
-            layer for layer in layers if isinstance(layer.posterior, GaussianDropout)
+            layer
+            for layer in layers
+            if isinstance(unpruned(layer.posterior), GaussianDropout)
         ]
         mean = mean_predict(model, self.x, self.batch_size)
         options: Any = {
@@ -100,7 +103,7 @@ class PhaseTransition(keras.callbacks.Callback):
             answer = zero_mean_predict(model, self.x, **options)
             figures["accuracy_zero_mean"] = self._accuracy(answer.mean)
         for layer in dropout_layers:
-            log_alpha = tf.reduce_mean(layer.posterior.log_alpha())
+            log_alpha = tf.reduce_mean(unpruned(layer.posterior).log_alpha())
             figures[f"log_alpha_{layer.name}"] = float(log_alpha)
         logs.update(figures)
         if self.verbose:
@@ -115,8 +118,9 @@ class PhaseTransition(keras.callbacks.Callback):
             labels = labels[..., 0]
         if labels.shape != probabilities.shape[:-1]:
             raise ValueError(
-                "The labels must be integers or one-hot and fit outputs of shape "
-                f"{probabilities.shape}. Received: labels of shape {self.y.shape}"
+                "The labels in `validation_data` must be integers or one-hot, for "
+                f"outputs of shape {probabilities.shape}. Received: labels of shape "
+                f"{self.y.shape}"
             )
         return float((probabilities.argmax(axis=-1) == labels).mean())
 
@@ -125,7 +129,7 @@ def _kind(outputs: Any) -> str:
     """Returns whether the outputs of a classifier are probabilities or logits."""
     if outputs.ndim < 2 or outputs.shape[-1] < 2:
         raise ValueError(
-            "The model must have one output for each of at least two classes. "
+            "The model must predict at least two classes, with one output for each. "
             f"Received: outputs of shape {outputs.shape}"
         )
     # The tolerance allows for half precision.

@@ -1,0 +1,252 @@
+"""Fits the scales of random weights to data, and leaves all else as it is."""
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
+from tfvn.training.bayesian_training import BayesianTraining
+from tfvn.training.groups import variable_groups
+from tfvn.utils import private
+from tfvn.utils.models import all_layers
+from tfvn.utils.validation import check_count, check_number
+
+# The scales still change if the logarithm of a typical one moves more than this in the last
+# epoch: by a quarter.
+_STILL_MOVING = 0.25
+
+# Draws differ too little if their spread is less than this fraction of how far the
+# predictions differ between examples.
+_SMALLEST_SPREAD = 1e-3
+_CHECKED_ROWS = 128
+_CHECKED_DRAWS = 8
+
+
+def fit_scales(
+    model: keras.Model,
+    x: Any,
+    y: Any = None,
+    epochs: int = 10,
+    learning_rate: float = 0.05,
+    **kwargs: Any,
+) -> keras.callbacks.History:
+    """Trains the scales of random weights alone, on the evidence lower bound.
+
+    This is the shortest way from a converted model to a spread that means something. All
+    means, plain weights and biases, and the statistics of batch normalization, are the same
+    afterwards as before, and so are `trainable` flags and the optimizer that the model is
+    compiled with. Scales of frozen layers are not trained.
+
+    The logarithms of the scales are trained, by Adam, which moves each by about
+    `learning_rate` per batch. The loss and the weight of the KL are those that the model is
+    compiled with.
+
+    Args:
+        model: A model with random weights that is compiled, for instance the result of
+            `tfvn.from_deterministic`.
+        x: As in `keras.Model.fit`.
+        y: As in `keras.Model.fit`.
+        epochs: Number of epochs.
+        learning_rate: Learning rate of Adam.
+        **kwargs: Further arguments of `keras.Model.fit`, such as `validation_data`.
+
+    Returns:
+        The history of `fit`. A warning says if the scales still change a lot when the
+        training ends, or if the predictions hardly vary between draws.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> import tfvn
+    >>> x = np.random.default_rng(0).normal(size=(64, 4))
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    >>> model.compile("adam", "mse")
+    >>> history = model.fit(x, x.sum(1), epochs=3, verbose=0)
+    >>> converted = tfvn.from_deterministic(model)
+    >>> history = tfvn.fit_scales(converted, x, x.sum(1), epochs=30, verbose=0)
+    >>> bool(history.history["elbo"][-1] > history.history["elbo"][0])
+    True
+    """
+    epochs = check_count("epochs", epochs)
+    learning_rate = check_number("learning_rate", learning_rate, above=0)
+    _check_model(model)
+    scales = _scales(model)
+    moves = _Moves(model)
+    callbacks = [moves, *keras.tree.flatten(kwargs.pop("callbacks", None) or [])]
+    optimizer = keras.optimizers.Adam(learning_rate)
+    with _only(model, scales), _optimized(model, optimizer):
+        history = model.fit(x, y, epochs=epochs, callbacks=callbacks, **kwargs)
+    _warn_of_moves(moves)
+    _warn_of_no_spread(model, x)
+    return history
+
+
+class _Moves(keras.callbacks.Callback):
+    """Measures how far the scales move in the last epoch, relative to their size.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: keras.Model):
+        super().__init__()
+        self._now = _log_scales(model)
+        self.last = 0.0
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        before, self._now = self._now, _log_scales(self.model)
+        self.last = float(np.median(np.abs(self._now - before)))
+
+
+def _log_scales(model: Any) -> np.ndarray:
+    """Returns the logarithm of the scale of each weight that can be trained."""
+    found = [
+        0.5 * np.log(np.maximum(posterior.variance().numpy().ravel(), 1e-30))
+        for layer in stochastic_layers(model)
+        if layer.trainable
+        for posterior in layer.posteriors.values()
+    ]
+    return np.concatenate(found)
+
+
+def _check_model(model: Any) -> None:
+    layers = stochastic_layers(model) if isinstance(model, keras.Model) else []
+    if not layers:
+        raise ValueError(
+            "Argument `model` must be a Keras model with random weights; convert one with "
+            "`tfvn.from_deterministic`. Received: "
+            f"model={getattr(model, 'name', model)!r} with none"
+        )
+    if not model.compiled:
+        raise ValueError(
+            "The scales are fitted with the loss of the model; call `compile` first. "
+            f"Received: model={model.name!r}, which is not compiled"
+        )
+    if not any(layer.has_kl for layer in layers):
+        raise ValueError(
+            "Without a KL the data would shrink every scale to nothing; expected a layer "
+            "with a prior that its KL depends on. Received: "
+            f"{[_described(layer) for layer in layers]}"
+        )
+
+
+def _described(layer: RandomWeightsLayer) -> str:
+    return f"{layer.name!r} with posterior {layer.posterior.alias!r}, prior {layer.prior!r}"
+
+
+def _scales(model: Any) -> list[keras.Variable]:
+    scales = variable_groups(model)["scale"]
+    if not scales:
+        raise ValueError(
+            "The scales of a layer are trained unless it is frozen; expected a layer with "
+            "random weights and `trainable=True`. Received: "
+            f"model={model.name!r}, in which all such layers are frozen"
+        )
+    return scales
+
+
+@contextlib.contextmanager
+def _only(model: Any, scales: list[keras.Variable]) -> Iterator[None]:
+    """Freezes all but some variables of a model, and afterwards restores what changed."""
+    kept = set(map(id, scales))
+    trained = [v for v in model.trainable_variables if id(v) not in kept]
+    normalizations = [
+        layer
+        for layer in all_layers(model)
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+    ]
+    # Layers may also assign to variables by themselves, as batch normalization does.
+    seeds = {
+        id(generator.state)
+        for layer in all_layers(model)
+        for generator in private.seed_generators(layer)
+    }
+    others = [v for v in model.variables if id(v) not in kept | seeds]
+    values = [tf.identity(variable.value) for variable in others]
+    try:
+        for layer in normalizations:
+            # Uses its moving averages, instead of changing them.
+            private.set_own_trainable(layer, False)
+        for variable in trained:
+            variable.trainable = False
+        yield
+    finally:
+        for variable in trained:
+            variable.trainable = True
+        for layer in normalizations:
+            private.set_own_trainable(layer, True)
+        for variable, value in zip(others, values, strict=True):
+            variable.assign(value)
+
+
+@contextlib.contextmanager
+def _optimized(model: Any, optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
+    """Gives a model another optimizer for a while, and keeps its place in the training."""
+    own = model.optimizer
+    if isinstance(own, keras.optimizers.LossScaleOptimizer):
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+    state: dict[str, Any] = {}
+    if isinstance(model, BayesianTraining):
+        model.training_state.save_own_variables(state)
+    model.optimizer = optimizer
+    # Steps that have been traced apply the other optimizer.
+    model.train_function = None
+    try:
+        yield
+    finally:
+        model.optimizer = own
+        model.train_function = None
+        for name, value in state.items():
+            _variable(model.training_state, name).assign(value)
+
+
+def _variable(state: Any, name: str) -> keras.Variable:
+    return next(variable for variable in state.variables if variable.name == name)
+
+
+def _warn_of_moves(moves: _Moves) -> None:
+    if moves.last > _STILL_MOVING:
+        warnings.warn(
+            "The scales were still changing when the training ended, so that the spread of "
+            "predictions depends on when that was; train for more `epochs`, or with another "
+            "`learning_rate`. Received: a typical scale that changed by a factor of "
+            f"{np.exp(moves.last):.2f} in the last epoch",
+            stacklevel=3,
+        )
+
+
+def _warn_of_no_spread(model: Any, x: Any) -> None:
+    """Warns if the predictions for some of the data are the same in all draws."""
+    if isinstance(x, Iterator):
+        return  # What is taken from it would be missing.
+    size = None if _has_batches(x) else _CHECKED_ROWS
+    draws = [
+        keras.tree.flatten(model.predict(x, batch_size=size, verbose=0, steps=1))
+        for _ in range(_CHECKED_DRAWS)
+    ]
+    ratio = max(_spread(np.stack(outputs)) for outputs in zip(*draws, strict=True))
+    if ratio < _SMALLEST_SPREAD:
+        warnings.warn(
+            "The predictions hardly vary between draws, so that their spread says nothing; "
+            "use more `epochs` or a larger `learning_rate`, or convert with a larger `scale` "
+            "or a wider `prior`. Received: a standard deviation over draws of "
+            f"{ratio:.1e} times that between examples",
+            stacklevel=3,
+        )
+
+
+def _spread(draws: np.ndarray) -> float:
+    """Returns the spread of draws, which are on the first axis, relative to that of rows."""
+    draws = draws.astype("float64")
+    between = np.mean(np.std(np.mean(draws, axis=0), axis=0))
+    return float(np.mean(np.std(draws, axis=0)) / max(between, 1e-30))
+
+
+def _has_batches(x: Any) -> bool:
+    return isinstance(x, tf.data.Dataset | keras.utils.PyDataset)

@@ -1,0 +1,402 @@
+"""Pruning: sets the weights of a model that matter least to zero, for good."""
+
+import dataclasses
+from typing import Any
+
+import keras
+import numpy as np
+
+from tfvn import posteriors
+from tfvn.analysis.copies import BayesianCopier, checked_layers
+from tfvn.analysis.weight_scores import (
+    ALPHA,
+    AUTO,
+    SCORES,
+    chosen_score,
+    importance,
+    scores,
+)
+from tfvn.layers.base import RandomWeightsLayer
+from tfvn.layers.constructors import Preset
+from tfvn.layers.heads import LikelihoodHead
+from tfvn.layers.recurrent.base_layer import StochasticRNN
+from tfvn.posteriors.pruned import unpruned
+from tfvn.training.bayesian_training import BayesianTraining
+from tfvn.utils.models import all_layers
+from tfvn.utils.validation import check_choice, check_number
+
+ALL = "all"
+LAYER, GLOBAL = "layer", "global"
+
+# Which weights of a layer are kept: a mask for each of its kernels, by name.
+Masks = dict[str, np.ndarray]
+
+
+def prune(
+    model: keras.Model,
+    fraction: float | None = None,
+    threshold: float | None = None,
+    by: str = AUTO,
+    scope: str = LAYER,
+    layers: Any = ALL,
+) -> Any:
+    """Returns a copy of a model in which the least important random weights are zero.
+
+    A pruned weight is exactly zero and stays zero: when the copy is trained, saved,
+    loaded, exported, pruned again or sampled with `tfvn.sample_model`. It adds nothing to
+    the KL. The copy is as large and as fast as the model. Biases are not pruned.
+
+    The weights are ranked by one of three scores:
+
+    - `"scale"`, the standard deviation: weights with the smallest are pruned. This is
+      `"auto"` for variance layers, and for Gaussian dropout whose alpha is shared by the
+      weights of a layer or of a neuron. These layers refuse the other two scores, which
+      would tie all their weights and take the information for noise.
+    - `"alpha"`, the dropout rate `variance / mean^2`: weights with the largest are pruned.
+      This is `"auto"` for Gaussian dropout with an alpha for each weight, and for the
+      additive parameterization.
+    - `"snr"`, the signal-to-noise ratio `|mean| / scale`: weights with the smallest are
+      pruned. This is `"auto"` for mean-field and k-tied layers, and for other posteriors
+      with means.
+
+    Args:
+        model: A sequential or functional model with random weights that has been built.
+            It does not change.
+        fraction: Share of the weights to prune, at least 0 and less than 1. Exactly
+            `round(fraction * n)` of `n` weights are pruned, counting those that were
+            pruned before, or all those if they are more. Of weights with equal scores,
+            the first in the kernel are pruned. Pass either `fraction` or `threshold`.
+        threshold: Prunes the weights with a scale or a signal-to-noise ratio below it
+            or, with `"alpha"`, with a logarithm of alpha above it.
+        by: `"auto"`, `"scale"`, `"alpha"` or `"snr"`.
+        scope: With a fraction, `"layer"` ranks the weights of each layer (all kernels of
+            a recurrent layer together), and `"global"` the weights of all layers
+            together, which needs the same score in all of them.
+        layers: Which layers to prune: `"all"`, a name or a list of names, or a function
+            that returns whether to prune a layer. The name of a wrapper or of a nested
+            model stands for all layers in it.
+
+    Returns:
+        A model of the same kind as `model`, compiled as `model` is, with a new optimizer.
+
+    Example:
+
+    >>> import keras
+    >>> import tfvn
+    >>> model = tfvn.Sequential([keras.Input((10,)), tfvn.VarianceDense(20)])
+    >>> pruned = tfvn.prune(model, fraction=0.98)
+    >>> tfvn.sparsity(pruned).total
+    0.98
+    >>> tfvn.sparsity(model).total
+    0.0
+
+    Reference:
+
+    - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), figure 5, for scales
+    - [Molchanov et al., 2017](https://arxiv.org/abs/1701.05369), section 4.3, for alpha,
+      with a threshold of 3
+    - [Blundell et al., 2015](https://arxiv.org/abs/1505.05424), section 5.1, for the
+      signal-to-noise ratio
+    """
+    if (fraction is None) == (threshold is None):
+        raise ValueError(
+            "Pass either `fraction` or `threshold`, and not both. "
+            f"Received: fraction={fraction!r} and threshold={threshold!r}"
+        )
+    ranking = Ranking(chosen_layers(model, layers), by, scope)
+    masks = (
+        ranking.masks_above(threshold)
+        if fraction is None
+        else ranking.masks_of(check_fraction("fraction", fraction))
+    )
+    return PruningCopier(model, masks).copy(model)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sparsity:
+    """The result of `tfvn.sparsity`.
+
+    Attributes:
+        total: Share of pruned weights among the weights of all random kernels.
+        layers: The same for each layer, by the layer's name.
+    """
+
+    total: float
+    layers: dict[str, float]
+
+
+def sparsity(model: keras.Model) -> Sparsity:
+    """Returns the share of pruned weights, in total and for each layer.
+
+    It counts the weights of random kernels. Biases, and layers whose kernels are not
+    random, are not pruned and do not count. If two layers, in different nested models,
+    have the same name, the result has their paths instead.
+
+    Args:
+        model: A sequential or functional model with random weights that has been built.
+
+    Example:
+
+    >>> import keras
+    >>> import tfvn
+    >>> layers = [tfvn.VarianceDense(5, name="first"), tfvn.VarianceDense(5, name="last")]
+    >>> model = keras.Sequential([keras.Input((4,)), *layers])
+    >>> tfvn.sparsity(tfvn.prune(model, fraction=0.5, layers="first"))
+    Sparsity(total=0.2222222222222222, layers={'first': 0.5, 'last': 0.0})
+    """
+    owners = _owners(model)
+    names = [owner.name for owner in owners]
+    counts = {}
+    for owner in owners:
+        unique = names.count(owner.name) == 1
+        masks = [~kernel_mask(p) for _, p in _kernels(_random_part(owner))]
+        counts[owner.name if unique else owner.path] = (
+            sum(int(mask.sum()) for mask in masks),
+            sum(mask.size for mask in masks),
+        )
+    pruned, sizes = zip(*counts.values(), strict=True)
+    shares = {name: count / size for name, (count, size) in counts.items()}
+    return Sparsity(sum(pruned) / sum(sizes), shares)
+
+
+class Ranking:
+    """The order in which the weights of layers are pruned.
+
+    Args:
+        layers: The layers to prune, with the names that users know.
+        by: A score, or `"auto"`.
+        scope: `"layer"` or `"global"`.
+    """
+
+    def __init__(self, layers: list[keras.Layer], by: str, scope: str):
+        check_choice("by", by, (AUTO, *SCORES))
+        check_choice("scope", scope, (LAYER, GLOBAL))
+        self._scores = [
+            (layer.name, chosen_score(_random_part(layer).posterior, by, layer.name))
+            for layer in layers
+        ]
+        parts = [
+            (_random_part(layer), score)
+            for layer, (_, score) in zip(layers, self._scores, strict=True)
+        ]
+        if scope == GLOBAL:
+            self._the_score(
+                "scope='global'", "Ranking the weights of all layers together"
+            )
+            groups = [parts]
+        else:
+            groups = [[part] for part in parts]
+        self._groups = [_Group(group) for group in groups]
+
+    def undoes_pruning(self, fraction: float) -> bool:
+        """Whether a share is smaller than what is pruned already, in any group."""
+        return any(
+            round(fraction * len(group.pruned)) < group.pruned.sum()
+            for group in self._groups
+        )
+
+    def masks_of(self, fraction: float) -> dict[int, Masks]:
+        """Returns, by the identity of each layer, what is kept after pruning a share."""
+        masks: dict[int, Masks] = {}
+        for group in self._groups:
+            size = len(group.pruned)
+            count = max(round(fraction * size), int(group.pruned.sum()))
+            is_kept = np.ones(size, bool)
+            is_kept[group.order[:count]] = False
+            masks |= group.split(is_kept)
+        return masks
+
+    def masks_above(self, threshold: Any) -> dict[int, Masks]:
+        """Returns, by the identity of each layer, what is kept by a threshold."""
+        score = self._the_score(
+            f"threshold={threshold!r}", "A threshold for all layers"
+        )
+        least = None if score == ALPHA else 0
+        threshold = check_number("threshold", threshold, least=least)
+        lowest = importance(score, np.float64(threshold))
+        masks: dict[int, Masks] = {}
+        for group in self._groups:
+            masks |= group.split(~group.pruned & ~(group.importance < lowest))
+        return masks
+
+    def _the_score(self, argument: str, what: str) -> str:
+        different = sorted({score for _, score in self._scores})
+        if len(different) > 1:
+            raise ValueError(
+                f"{what} needs scores that can be compared, but these layers have different "
+                "ones; choose layers of one kind with `layers`, or pass a score that suits "
+                f"all of them as `by`. Received: {argument} and scores {self._scores}"
+            )
+        return different[0]
+
+
+class _Group:
+    """Weights that are ranked together.
+
+    Args:
+        parts: The layers, each with its score.
+
+    Attributes:
+        importance: A number for each weight; weights with the smallest are pruned first.
+        pruned: Which weights are pruned already.
+        order: The indices of the weights, in the order in which they are pruned.
+    """
+
+    def __init__(self, parts: list[tuple[RandomWeightsLayer, str]]):
+        self._kernels = [
+            (layer, name, posterior, score)
+            for layer, score in parts
+            for name, posterior in _kernels(layer)
+        ]
+        self.importance = np.concatenate(
+            [_importance(*kernel).ravel() for kernel in self._kernels]
+        )
+        masks = [kernel_mask(posterior).ravel() for _, _, posterior, _ in self._kernels]
+        self.pruned = ~np.concatenate(masks)
+        # What is pruned comes first, so that it stays pruned. The last key counts most, and
+        # the sort is stable.
+        self.order = np.lexsort((self.importance, ~self.pruned))
+
+    def split(self, is_kept: np.ndarray) -> dict[int, Masks]:
+        """Returns a mask of all weights as masks of the kernels, by layer."""
+        masks: dict[int, Masks] = {}
+        for layer, name, posterior, _ in self._kernels:
+            shape = posterior.spec.shape
+            size = int(np.prod(shape))
+            masks.setdefault(id(layer), {})[name] = is_kept[:size].reshape(shape)
+            is_kept = is_kept[size:]
+        return masks
+
+
+def _importance(layer: Any, name: str, posterior: Any, score: str) -> np.ndarray:
+    values = scores(posterior, score)
+    if np.isnan(values).any():
+        raise ValueError(
+            "Weights that are NaN can't be ranked; expected a model whose variables are "
+            f"finite. Received: layer={layer.name!r}, whose {name} has NaN"
+        )
+    return importance(score, values)
+
+
+class PruningCopier(BayesianCopier):
+    """Copies a model, with pruned posteriors in some layers.
+
+    Args:
+        model: The model to copy. A model of Keras stays one: a model of this library would
+            weight the KL otherwise.
+        masks: What is kept, by the identity of each layer that is pruned.
+    """
+
+    def __init__(self, model: keras.Model, masks: dict[int, Masks]):
+        if not isinstance(model, BayesianTraining):
+            self.sequential, self.functional = keras.Sequential, keras.Model
+        self._masks = masks
+        self._pairs: list[tuple[RandomWeightsLayer, RandomWeightsLayer]] = []
+
+    def replaces(self, layer: keras.Layer) -> bool:
+        return id(_random_part(layer)) in self._masks
+
+    def new_layer(self, layer: Any) -> keras.Layer:
+        config = layer.get_config()
+        posterior = _random_part(layer).posterior
+        if isinstance(layer, Preset):
+            # A preset has the arguments of its posterior, and now the posterior instead.
+            for name in unpruned(posterior).get_config():
+                config.pop(name, None)
+        config["posterior"] = posteriors.serialize(posteriors.Pruned(posterior))
+        return type(layer).from_config(config)
+
+    def fill(self, layer: Any, new: Any) -> None:
+        layer, new = _random_part(layer), _random_part(new)
+        variables = zip(_without_masks(layer), _without_masks(new), strict=True)
+        for variable, its_copy in variables:
+            its_copy.assign(variable.value)
+        self._pairs.append((layer, new))
+        self._set(layer, new)
+
+    def set_masks(self, masks: dict[int, Masks]) -> None:
+        """Sets other masks in the copy that was made."""
+        self._masks = masks
+        for layer, new in self._pairs:
+            self._set(layer, new)
+
+    def _set(self, layer: RandomWeightsLayer, new: RandomWeightsLayer) -> None:
+        for name, posterior in _kernels(new):
+            posterior.mask.assign(self._masks[id(layer)][name])
+
+
+def check_fraction(name: str, fraction: Any) -> float:
+    """Returns a share of weights to prune, or raises if it is not valid."""
+    return check_number(name, fraction, least=0, below=1)
+
+
+def chosen_layers(model: keras.Model, layers: Any) -> list[keras.Layer]:
+    """Returns the layers with random kernels that the argument `layers` chooses."""
+    owners = _owners(model)
+    if isinstance(layers, str) and layers == ALL:
+        return owners
+    if callable(layers):
+        chosen = [owner for owner in owners if layers(owner)]
+    else:
+        names = [layers] if isinstance(layers, str) else list(layers)
+        inside = {name: _ids_inside(model, name) for name in names}
+        known = [owner.name for owner in owners]
+        for name, ids in inside.items():
+            if not any(id(owner) in ids for owner in owners):
+                raise ValueError(
+                    "Argument `layers` must name layers with random kernels, some of "
+                    f"{known}, or what is around them. Received: {name!r}"
+                )
+        found = {number for ids in inside.values() for number in ids}
+        chosen = [owner for owner in owners if id(owner) in found]
+    if not chosen:
+        raise ValueError(
+            "Argument `layers` must choose at least one of the layers "
+            f"{[owner.name for owner in owners]}. Received: layers={layers!r}"
+        )
+    return chosen
+
+
+def _ids_inside(model: keras.Model, name: str) -> set[int]:
+    named = [layer for layer in all_layers(model)[1:] if layer.name == name]
+    return {id(part) for layer in named for part in all_layers(layer)}
+
+
+def _owners(model: keras.Model) -> list[keras.Layer]:
+    """Returns the layers with random kernels as users know them, each once.
+
+    These are not the cells of recurrent layers, nor the dense layers in heads.
+    """
+    checked_layers(model)
+    owners: dict[int, keras.Layer] = {}
+    for layer in all_layers(model):  # a layer comes before those inside it
+        part = _random_part(layer)
+        if part is not None:
+            owners.setdefault(id(part), layer)
+    return list(owners.values())
+
+
+def _random_part(layer: Any) -> Any:
+    """Returns what has the random kernels of a layer, or `None` if it has none."""
+    if isinstance(layer, StochasticRNN):
+        return layer.cell
+    if isinstance(layer, LikelihoodHead):
+        layer = layer.dense
+    return layer if isinstance(layer, RandomWeightsLayer) else None
+
+
+def _kernels(layer: RandomWeightsLayer) -> list[tuple[str, Any]]:
+    """Returns the kernels of a layer by name, without its bias, with their posteriors."""
+    return [(name, layer.posteriors[name]) for name in layer.kernels]
+
+
+def kernel_mask(posterior: Any) -> np.ndarray:
+    """Returns which weights of a kernel are kept."""
+    if unpruned(posterior) is posterior:
+        return np.ones(posterior.spec.shape, bool)
+    return np.asarray(posterior.mask.value, bool)
+
+
+def _without_masks(layer: RandomWeightsLayer) -> list[keras.Variable]:
+    masks = {id(getattr(posterior, "mask", None)) for _, posterior in _kernels(layer)}
+    return [variable for variable in layer.weights if id(variable) not in masks]

@@ -96,7 +96,7 @@ def regression_band() -> Any:
 
 
 def coverage() -> Any:
-    """Returns the coverage of intervals that are slightly too wide."""
+    """Returns the coverage of intervals that are too wide."""
     _, answer, y = _regression()
     return plots.coverage(answer, y, num_levels=9)
 

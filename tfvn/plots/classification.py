@@ -291,7 +291,7 @@ def one_draw_accuracies(
         for name, mark in given.items():
             if name not in near:
                 ax.set_ylim(0.0, 1.25 * counts.max())
-                _point_to(ax, mark < low, top, f"{name} {mark:.4f}")
+                _point_to(ax, mark < low, 1.16 * counts.max(), f"{name} {mark:.4f}")
         place_legend(ax, handles)
     return ax
 
@@ -307,7 +307,7 @@ def _point_to(ax: Axes, is_left: bool, height: float, text: str) -> None:
         textcoords=("axes fraction", "data"),
         color=style.ink(ax),
         ha="left" if is_left else "right",
-        va="bottom",
+        va="center",
         arrowprops={"arrowstyle": "->", "color": style.ink(ax)},
     )
 

@@ -132,7 +132,7 @@ class _Tie(PosteriorCopier):
         return all(_has_rank(kernel, self._rank) for kernel in kernels)
 
 
-def _has_rank(posterior: Posterior, rank: int) -> bool:
+def _has_rank(posterior: Any, rank: int) -> bool:
     """Whether the scales of a kernel have at most a rank by construction."""
     is_k_tied = isinstance(posterior, KTied)
     return is_k_tied and posterior.log_factors[0].shape[1] <= rank

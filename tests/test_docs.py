@@ -80,6 +80,25 @@ def test_prediction_page_runs_as_printed(capsys):
     assert scope["answer"].mean.shape == (360, 10)
 
 
+def test_inspecting_page_runs_as_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (block,) = python_blocks(ROOT / "docs" / "inspecting.md")
+    scope = {}
+    exec(block, scope)
+    shown = capsys.readouterr().out
+    # The tables of the page, up to the figures that depend on the training.
+    page = (ROOT / "docs" / "inspecting.md").read_text()
+    for line in (
+        "layer    class          posterior ",
+        "26,910 parameters: 1,280 mean, ",
+    ):
+        assert line in page
+        assert line in shown
+    assert scope["report"].measures["accuracy"] > 0.9
+    assert (tmp_path / "report.html").is_file()
+    assert (tmp_path / "digits.keras").is_file()
+
+
 def test_regression_page_runs_as_printed(capsys):
     (block,) = python_blocks(ROOT / "docs" / "regression.md")
     scope = {}

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tfvn.posteriors import GaussianDropout, Posterior
 
@@ -48,7 +49,9 @@ def spread_of(posterior: Posterior) -> Spread:
         posterior: The posterior of a layer that has been built.
     """
     mean, variance = map(_numbers, (posterior.mean(), posterior.variance()))
-    kept = (mean != 0) | (variance != 0)
+    # The variance alone does not tell, because the square of a tiny scale is zero.
+    drawn = _numbers(posterior.sample(tf.constant([0, 0])))
+    kept = (mean != 0) | (variance != 0) | (drawn != 0)
     if isinstance(posterior, GaussianDropout):
         log_alpha = np.broadcast_to(_numbers(posterior.log_alpha()), mean.shape)
         return Spread("log alpha", log_alpha[kept], mean.size)

@@ -182,7 +182,7 @@ def _measures(
     for index, score in enumerate(scores):
         mean = float(score.values.mean())
         meaning = f"{score.unit}, on average"
-        measures.append(Measure(score.key, score.name, mean, f"{mean:.3g}", meaning))
+        measures.append(Measure(score.key, score.name, mean, f"{mean:#.3g}", meaning))
         if outside:
             auroc = _auroc(score.values, outside[index].values)
             detection[score.name] = auroc

@@ -363,7 +363,7 @@ class TestPrunedModels:
         x = inputs_of(pruned)
         zeros = keras.tree.map_structure(np.zeros_like, tfvn.mean_predict(pruned, x))
         pruned.compile(
-            keras.optimizers.AdamW(0.1, weight_decay=0.1), "mse", jit_compile=False
+            keras.optimizers.AdamW(0.1, weight_decay=0.1), "mse", run_eagerly=True
         )
         pruned.fit(x, zeros, verbose=0)
         assert_zero(pruned, masks)

@@ -134,8 +134,10 @@ def pruning_curve(
         accuracies.append(_measure(metrics.EnsembleAccuracy(), y, probabilities))
         nlls.append(_measure(metrics.EnsembleNLL(), y, probabilities))
     return PruningCurve(
-        *(np.array(values, "float64") for values in (shares, accuracies, nlls)),
-        num_samples,
+        fractions=np.array(shares, "float64"),
+        accuracy=np.array(accuracies),
+        nll=np.array(nlls),
+        num_samples=num_samples,
     )
 
 

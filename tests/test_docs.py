@@ -60,6 +60,14 @@ def test_recurrent_page_runs_as_printed(capsys):
     assert "(4, 1) (4, 1)" in capsys.readouterr().out
 
 
+def test_pruning_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "pruning.md")
+    exec(block, {})
+    shown = capsys.readouterr().out.splitlines()
+    assert "pruned   accuracy      NLL" in shown[0]
+    assert shown[-1] == "Sparsity(total=0.9, layers={'hidden': 0.9})"
+
+
 def test_serving_page_runs_as_printed(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # The second asks a server, and runs in tests/serving.

@@ -133,8 +133,12 @@ def pruning_curve(
         probabilities = _probabilities(answer)
         accuracies.append(_measure(metrics.EnsembleAccuracy(), y, probabilities))
         nlls.append(_measure(metrics.EnsembleNLL(), y, probabilities))
-    arrays = (np.array(values, "float64") for values in (shares, accuracies, nlls))
-    return PruningCurve(*arrays, num_samples=num_samples)
+    return PruningCurve(
+        fractions=np.array(shares, "float64"),
+        accuracy=np.array(accuracies),
+        nll=np.array(nlls),
+        num_samples=num_samples,
+    )
 
 
 def _checked_fractions(fractions: Any, ranking: Ranking) -> list[float]:

@@ -213,7 +213,7 @@ class Ranking:
         )
         least = None if score == ALPHA else 0
         threshold = check_number("threshold", threshold, least=least)
-        lowest = importance(score, np.float64(threshold))
+        lowest = importance(score, threshold)
         masks: dict[int, Masks] = {}
         for group in self._groups:
             masks |= group.split(~group.pruned & ~(group.importance < lowest))

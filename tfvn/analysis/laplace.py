@@ -244,7 +244,7 @@ class _FeatureCopier(ModelCopier):
         return any(layer is removed for removed in self._removed)
 
     def new_layer(self, layer: Any) -> keras.Layer:
-        return keras.layers.Identity(name=layer.name, dtype=layer.dtype_policy)
+        return keras.layers.Identity(name=layer.name, dtype=layer.dtype_policy.name)
 
     def fill(self, layer: Any, new: Any) -> None:
         """Does nothing: an identity has no variables."""

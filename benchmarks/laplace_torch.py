@@ -47,7 +47,7 @@ for bias in (True, False):
             hessian_structure=hessian, prior_precision=1.0,
         )
         start = time.perf_counter()
-        la.fit(DataLoader(TensorDataset(x, y), batch_size=100))
+        la.fit(DataLoader(TensorDataset(x, y), batch_size=500))
         seconds = time.perf_counter() - start
         if hessian == "diag":
             variance = la.posterior_variance
@@ -59,7 +59,7 @@ for bias in (True, False):
         size = layer.weight.numel()
         kernel = variance[:size].reshape(layer.weight.shape).T.tolist()
         at_one = float(la.log_marginal_likelihood())
-        la.optimize_prior_precision(method="marglik", n_steps=500, lr=0.1)
+        la.optimize_prior_precision(method="marglik", n_steps=100, lr=0.1)
         results[f"{hessian} {bias}"] = {
             "variances": kernel + ([variance[size:].tolist()] if bias else []),
             "evidence": at_one,

@@ -75,7 +75,7 @@ def test_outputs_have_the_moments_of_the_posterior(name, estimator):
     if estimator == "local":
         samples = draw_by_tiling(layer, X)
     else:
-        samples = draw(layer, X, count=5_000, jit_compile=False)
+        samples = draw(layer, X, count=2_000, jit_compile=False)
     phi = np.concatenate([X, np.ones((2, 1))], axis=1)
     expected = phi @ mean
     # Of each example: the covariance of its outputs, which the bias is a part of.

@@ -68,6 +68,15 @@ def test_pruning_page_runs_as_printed(capsys):
     assert shown[-1] == "Sparsity(total=0.9, layers={'hidden': 0.9})"
 
 
+def test_laplace_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "laplace.md")
+    exec(block, {})
+    accuracy, precision, evidence = capsys.readouterr().out.splitlines()[-3:]
+    assert float(accuracy.split()[-1]) > 0.9
+    assert float(precision.split()[-1]) > 0
+    assert float(evidence.split()[-1]) < 0
+
+
 def test_serving_page_runs_as_printed(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # The second asks a server, and runs in tests/serving.

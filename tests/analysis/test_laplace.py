@@ -433,6 +433,13 @@ def shared():
     return keras.Model(inputs, dense(dense(inputs)))
 
 
+def untrained():
+    model = make("regression")
+    model.layers[-1].kernel.assign(np.zeros((5, 3)))
+    model.layers[-1].bias.assign(np.zeros(3))
+    return model
+
+
 def ending_with(*layers, shape=(4,), loss="mse"):
     model = keras.Sequential([keras.Input(shape), *layers])
     model.compile("sgd", loss)
@@ -456,7 +463,7 @@ REFUSED = {
         "`sample_weight` must have a number of at least 0",
     ),
     "rows": (lambda: (make(), X, Y[:30]), {}, "as many in each"),
-    "words": (lambda: (make(), X, Y.astype(str)), {}, "labels from|finite numbers"),
+    "words": (lambda: (make(), X, np.array(["a"] * 40)), {}, "have finite numbers"),
     "noise of classes": (
         lambda: (make(), X, Y),
         {"noise_scale": 1.0},
@@ -528,10 +535,35 @@ REFUSED = {
         {"sample_weight": 0 * WEIGHTS},
         "say nothing about the last layer",
     ),
+    "no weights": (
+        lambda: (untrained(), X, 0 * TARGETS["regression"]),
+        {},
+        "train the model first or pass `prior_precision`",
+    ),
     "exact": (
-        lambda: (make("regression"), X, make("regression").predict(X, verbose=0) * 0),
-        {"noise_scale": None, "sample_weight": 0 * WEIGHTS},
-        "say nothing",
+        lambda: (untrained(), X, 0 * TARGETS["regression"]),
+        {"prior_precision": 1.0},
+        "predicts every target exactly.*pass `noise_scale`",
+    ),
+    "features": (
+        lambda: (make(), np.full_like(X, np.inf), Y),
+        {},
+        "inputs of the last layer must be finite",
+    ),
+    "data set and targets": (
+        lambda: (make(), tf.data.Dataset.from_tensors((X, Y)), Y),
+        {},
+        "must be `None` if `x` is a data set",
+    ),
+    "data set without targets": (
+        lambda: (make(), tf.data.Dataset.from_tensors(X)),
+        {},
+        "batches of `x` must be tuples",
+    ),
+    "data without end": (
+        lambda: (make(), tf.data.Dataset.from_tensors((X, Y)).repeat()),
+        {},
+        "has no end",
     ),
 }
 

@@ -116,6 +116,14 @@ def test_inspecting_page_runs_as_printed(capsys, tmp_path, monkeypatch):
     assert (tmp_path / "digits.keras").is_file()
 
 
+def test_conversion_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "conversion.md")
+    exec(block, {})
+    shown = capsys.readouterr().out.splitlines()
+    assert float(shown[-2].split()[-1]) > 0.01
+    assert shown[-1] == "same weights True"
+
+
 def test_regression_page_runs_as_printed(capsys):
     (block,) = python_blocks(ROOT / "docs" / "regression.md")
     scope = {}

@@ -223,17 +223,20 @@ class _Converter(BayesianCopier):
                 f"Received: layer {layer.name!r} of type {type(layer).__name__}"
             )
         self._made.add(id(layer))
-        config = {k: v for k, v in layer.get_config().items() if k not in NOT_TAKEN}
         arguments = dict(self._arguments)
         if "bias" not in _weights(layer):
             arguments["bias_posterior"] = None
         if self._seeds is not None:
             arguments["seed"] = int(self._seeds[self._chosen[id(layer)]])
+        left_out = {*NOT_TAKEN, *arguments}
+        config = {k: v for k, v in layer.get_config().items() if k not in left_out}
         counterpart: Any = counterpart_of(layer)
         if issubclass(counterpart, LikelihoodHead):
             # Its config has the arguments of the dense layer as they were given.
-            arguments = _serialized(arguments)
-        return counterpart.from_config({**config, **arguments})
+            return counterpart.from_config({**config, **_serialized(arguments)})
+        dtype = keras.dtype_policies.get(config.pop("dtype"))
+        # Not `from_config`, which would wrap the errors about arguments.
+        return counterpart(**config, **arguments, dtype=dtype)
 
     def fill(self, layer: Any, new: Any) -> None:
         weights = _weights(layer)

@@ -31,7 +31,7 @@ def fit_scales(
     model: keras.Model,
     x: Any,
     y: Any = None,
-    epochs: int = 10,
+    epochs: int = 5,
     learning_rate: float = 0.05,
     **kwargs: Any,
 ) -> keras.callbacks.History:
@@ -172,7 +172,7 @@ def _only(model: Any, scales: list[keras.Variable]) -> Iterator[None]:
     try:
         for layer in normalizations:
             # Uses its moving averages, instead of changing them.
-            private.set_own_trainable(layer, False)
+            private.set_own_trainable(layer, value=False)
         for variable in trained:
             variable.trainable = False
         yield
@@ -180,7 +180,7 @@ def _only(model: Any, scales: list[keras.Variable]) -> Iterator[None]:
         for variable in trained:
             variable.trainable = True
         for layer in normalizations:
-            private.set_own_trainable(layer, True)
+            private.set_own_trainable(layer, value=True)
         for variable, value in zip(others, values, strict=True):
             variable.assign(value)
 

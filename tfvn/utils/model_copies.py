@@ -76,11 +76,8 @@ class ModelCopier:
         copy = self._copy_layer(model)
         if not copy.built:
             copy.build_from_config(model.get_build_config())
-        unbuilt = [
-            its_copy.name
-            for layer, its_copy in zip(all_layers(model), all_layers(copy), strict=True)
-            if layer.built and not its_copy.built
-        ]
+        parts = zip(all_layers(model)[1:], all_layers(copy)[1:], strict=True)
+        unbuilt = [part.name for layer, part in parts if layer.built and not part.built]
         if unbuilt:
             raise ValueError(
                 "A model with a `call` of its own is copied from its config and built for "
@@ -88,6 +85,7 @@ class ModelCopier:
                 "`build_from_config` builds all its layers. "
                 f"Received: model {model.name!r}, with layers {unbuilt} not built"
             )
+        copy.built = True  # Keras sets it in the first call.
         self._fill(model, copy)
         return copy
 
@@ -120,7 +118,7 @@ class ModelCopier:
             clone: Any = keras.models.clone_model(model, clone_function=copied)
             # A clone has the class of the original.
             copy = self.functional(clone.input, clone.output, name=model.name)
-        private.set_own_trainable(copy, model.trainable)
+        private.set_own_trainable(copy, value=model.trainable)
         return copy
 
     def _copy_layer(self, layer: Any) -> Any:
@@ -129,7 +127,7 @@ class ModelCopier:
             return type(layer).from_config(layer.get_config())
         if self.replaces(layer):
             return self.new_layer(layer)
-        config = constructor_config(layer)
+        config = _config_of(layer)
         replaced = [part for part in all_layers(layer)[1:] if self.replaces(part)]
         found: set[int] = set()
         if replaced:
@@ -192,19 +190,30 @@ class ModelCopier:
             self._fill(part, its_copy)
 
 
+def _config_of(layer: keras.Layer) -> dict[str, Any]:
+    try:
+        return constructor_config(layer)
+    except NotImplementedError as error:
+        raise _not_remade(layer) from error
+
+
 def _remade(layer: keras.Layer, config: dict[str, Any]) -> Any:
     """Returns a layer of the same class from a config, which may be changed."""
     try:
         copy: Any = type(layer).from_config(config)
     except TypeError as error:
-        raise ValueError(
-            "A layer is copied from its config; expected a class whose `get_config` returns "
-            f"the arguments of its constructor. Received: layer {layer.name!r} of type "
-            f"{type(layer).__name__}, which could not be made again: {error}"
-        ) from error
+        raise _not_remade(layer) from error
     if "name" not in config:
         copy.name = layer.name
     return copy
+
+
+def _not_remade(layer: keras.Layer) -> ValueError:
+    return ValueError(
+        "A layer is copied from its config, as when it is loaded from a file; expected a "
+        "class whose `get_config` returns the arguments of its constructor. Received: "
+        f"layer {layer.name!r} of type {type(layer).__name__}, which Keras cannot make again"
+    )
 
 
 def _is_config_of(config: dict[str, Any], layer: keras.Layer) -> bool:

@@ -163,7 +163,7 @@ def replace_layer(
     owner._layers[:] = order
 
 
-def set_own_trainable(layer: keras.Layer, value: bool) -> None:
+def set_own_trainable(layer: keras.Layer, *, value: bool) -> None:
     """Sets whether a layer is trained, and leaves the layers inside as they are.
 
     `Layer.trainable` sets all of them.

@@ -14,7 +14,7 @@ import numpy as np
 
 from tfvn.analysis.layer_rows import random_layers
 from tfvn.analysis.spread import spread_of
-from tfvn.analysis.summary import Summary, summary
+from tfvn.analysis.summaries import Summary, summary
 from tfvn.prediction import metrics
 from tfvn.prediction.data import checked_rows
 from tfvn.prediction.ensemble import ensemble_predict

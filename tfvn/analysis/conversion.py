@@ -9,9 +9,9 @@ from tfvn import estimators, posteriors, priors
 from tfvn.analysis.copies import BayesianCopier, compile_alike
 from tfvn.analysis.counterparts import (
     LayerState,
-    chosen_layers,
     counterpart_of,
     layer_states,
+    layers_to_convert,
 )
 from tfvn.analysis.starting_scales import check_posterior, start, typical_weight
 from tfvn.layers import LikelihoodHead
@@ -119,7 +119,7 @@ def from_deterministic(
         and _checked_posterior("bias_posterior", bias_posterior),
         "bias_prior": bias_prior,
     }
-    chosen = chosen_layers(model, layers)
+    chosen = layers_to_convert(model, layers)
     return _Converter(chosen, scale, arguments, seed).copy(model)
 
 

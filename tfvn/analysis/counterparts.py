@@ -121,7 +121,7 @@ def layer_states(model: keras.Layer) -> list[LayerState]:
     ]
 
 
-def chosen_layers(model: Any, chosen: Any) -> list[keras.Layer]:
+def layers_to_convert(model: Any, chosen: Any) -> list[keras.Layer]:
     """Returns the layers of a model that a `layers` argument means, or raises.
 
     Args:

@@ -7,7 +7,14 @@ import keras
 import numpy as np
 
 from tfvn import posteriors
-from tfvn.analysis.copies import BayesianCopier, checked_layers
+from tfvn.analysis.copies import BayesianCopier
+from tfvn.analysis.selection import (
+    ALL,
+    chosen_layers,
+    kernel_posteriors,
+    owners,
+    random_part,
+)
 from tfvn.analysis.weight_scores import (
     ALPHA,
     AUTO,
@@ -18,14 +25,10 @@ from tfvn.analysis.weight_scores import (
 )
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.layers.constructors import Preset
-from tfvn.layers.heads import LikelihoodHead
-from tfvn.layers.recurrent.base_layer import StochasticRNN
 from tfvn.posteriors.pruned import unpruned
 from tfvn.training.bayesian_training import BayesianTraining
-from tfvn.utils.models import all_layers
 from tfvn.utils.validation import check_choice, check_number
 
-ALL = "all"
 LAYER, GLOBAL = "layer", "global"
 
 # Which weights of a layer are kept: a mask for each of its kernels, by name.
@@ -144,12 +147,13 @@ def sparsity(model: keras.Model) -> Sparsity:
     >>> tfvn.sparsity(tfvn.prune(model, fraction=0.5, layers="first"))
     Sparsity(total=0.2222222222222222, layers={'first': 0.5, 'last': 0.0})
     """
-    owners = _owners(model)
-    names = [owner.name for owner in owners]
+    parts = owners(model)
+    names = [owner.name for owner in parts]
     counts = {}
-    for owner in owners:
+    for owner in parts:
         unique = names.count(owner.name) == 1
-        masks = [~kernel_mask(p) for _, p in _kernels(_random_part(owner))]
+        kernels = kernel_posteriors(random_part(owner)).values()
+        masks = [~kernel_mask(posterior) for posterior in kernels]
         counts[owner.name if unique else owner.path] = (
             sum(int(mask.sum()) for mask in masks),
             sum(mask.size for mask in masks),
@@ -172,11 +176,11 @@ class Ranking:
         check_choice("by", by, (AUTO, *SCORES))
         check_choice("scope", scope, (LAYER, GLOBAL))
         self._scores = [
-            (layer.name, chosen_score(_random_part(layer).posterior, by, layer.name))
+            (layer.name, chosen_score(random_part(layer).posterior, by, layer.name))
             for layer in layers
         ]
         parts = [
-            (_random_part(layer), score)
+            (random_part(layer), score)
             for layer, (_, score) in zip(layers, self._scores, strict=True)
         ]
         if scope == GLOBAL:
@@ -246,7 +250,7 @@ class _Group:
         self._kernels = [
             (layer, name, posterior, score)
             for layer, score in parts
-            for name, posterior in _kernels(layer)
+            for name, posterior in kernel_posteriors(layer).items()
         ]
         self.importance = np.concatenate(
             [_importance(*kernel).ravel() for kernel in self._kernels]
@@ -294,11 +298,11 @@ class PruningCopier(BayesianCopier):
         self._pairs: list[tuple[RandomWeightsLayer, RandomWeightsLayer]] = []
 
     def replaces(self, layer: keras.Layer) -> bool:
-        return id(_random_part(layer)) in self._masks
+        return id(random_part(layer)) in self._masks
 
     def new_layer(self, layer: Any) -> keras.Layer:
         config = layer.get_config()
-        posterior = _random_part(layer).posterior
+        posterior = random_part(layer).posterior
         if isinstance(layer, Preset):
             # A preset has the arguments of its posterior, and now the posterior instead.
             for name in unpruned(posterior).get_config():
@@ -307,7 +311,7 @@ class PruningCopier(BayesianCopier):
         return type(layer).from_config(config)
 
     def fill(self, layer: Any, new: Any) -> None:
-        layer, new = _random_part(layer), _random_part(new)
+        layer, new = random_part(layer), random_part(new)
         variables = zip(_without_masks(layer), _without_masks(new), strict=True)
         for variable, its_copy in variables:
             its_copy.assign(variable.value)
@@ -321,73 +325,13 @@ class PruningCopier(BayesianCopier):
             self._set(layer, new)
 
     def _set(self, layer: RandomWeightsLayer, new: RandomWeightsLayer) -> None:
-        for name, posterior in _kernels(new):
+        for name, posterior in kernel_posteriors(new).items():
             posterior.mask.assign(self._masks[id(layer)][name])
 
 
 def check_fraction(name: str, fraction: Any) -> float:
     """Returns a share of weights to prune, or raises if it is not valid."""
     return check_number(name, fraction, least=0, below=1)
-
-
-def chosen_layers(model: keras.Model, layers: Any) -> list[keras.Layer]:
-    """Returns the layers with random kernels that the argument `layers` chooses."""
-    owners = _owners(model)
-    if isinstance(layers, str) and layers == ALL:
-        return owners
-    if callable(layers):
-        chosen = [owner for owner in owners if layers(owner)]
-    else:
-        names = [layers] if isinstance(layers, str) else list(layers)
-        inside = {name: _ids_inside(model, name) for name in names}
-        known = [owner.name for owner in owners]
-        for name, ids in inside.items():
-            if not any(id(owner) in ids for owner in owners):
-                raise ValueError(
-                    "Argument `layers` must name layers with random kernels, some of "
-                    f"{known}, or what is around them. Received: {name!r}"
-                )
-        found = {number for ids in inside.values() for number in ids}
-        chosen = [owner for owner in owners if id(owner) in found]
-    if not chosen:
-        raise ValueError(
-            "Argument `layers` must choose at least one of the layers "
-            f"{[owner.name for owner in owners]}. Received: layers={layers!r}"
-        )
-    return chosen
-
-
-def _ids_inside(model: keras.Model, name: str) -> set[int]:
-    named = [layer for layer in all_layers(model)[1:] if layer.name == name]
-    return {id(part) for layer in named for part in all_layers(layer)}
-
-
-def _owners(model: keras.Model) -> list[keras.Layer]:
-    """Returns the layers with random kernels as users know them, each once.
-
-    These are not the cells of recurrent layers, nor the dense layers in heads.
-    """
-    checked_layers(model)
-    owners: dict[int, keras.Layer] = {}
-    for layer in all_layers(model):  # a layer comes before those inside it
-        part = _random_part(layer)
-        if part is not None:
-            owners.setdefault(id(part), layer)
-    return list(owners.values())
-
-
-def _random_part(layer: Any) -> Any:
-    """Returns what has the random kernels of a layer, or `None` if it has none."""
-    if isinstance(layer, StochasticRNN):
-        return layer.cell
-    if isinstance(layer, LikelihoodHead):
-        layer = layer.dense
-    return layer if isinstance(layer, RandomWeightsLayer) else None
-
-
-def _kernels(layer: RandomWeightsLayer) -> list[tuple[str, Any]]:
-    """Returns the kernels of a layer by name, without its bias, with their posteriors."""
-    return [(name, layer.posteriors[name]) for name in layer.kernels]
 
 
 def kernel_mask(posterior: Any) -> np.ndarray:
@@ -398,5 +342,8 @@ def kernel_mask(posterior: Any) -> np.ndarray:
 
 
 def _without_masks(layer: RandomWeightsLayer) -> list[keras.Variable]:
-    masks = {id(getattr(posterior, "mask", None)) for _, posterior in _kernels(layer)}
+    masks = {
+        id(getattr(posterior, "mask", None))
+        for posterior in kernel_posteriors(layer).values()
+    }
     return [variable for variable in layer.weights if id(variable) not in masks]

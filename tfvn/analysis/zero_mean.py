@@ -11,7 +11,7 @@ import numpy as np
 from tfvn.analysis.posterior_copies import PosteriorCopier
 from tfvn.analysis.selection import (
     ALL,
-    chosen_layers,
+    chosen_parts,
     is_all,
     kernel_posteriors,
     single_layer,
@@ -65,7 +65,7 @@ def to_variance(
     - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4.3
     """
     min_log_alpha = check_number("min_log_alpha", min_log_alpha)
-    asked = chosen_layers(model, layers)
+    asked = chosen_parts(model, layers)
     is_named = not is_all(layers)
     dropout = [x for x in asked if isinstance(x.posterior, GaussianDropout)]
     chosen = [x for x in dropout if _smallest_log_alpha(x) >= min_log_alpha]

@@ -9,11 +9,27 @@ import tensorflow as tf
 from loader import LoadedModel
 
 import tfvn
+from tfvn.serving.endpoints import Endpoints
 
 
 def regression(**kwargs):
     layer = tfvn.VarianceDense(2, prior=None, **kwargs)
     return keras.Sequential([keras.Input((3,)), layer], name="regression")
+
+
+@pytest.mark.parametrize(
+    ("layers", "has_mean"),
+    [
+        ([tfvn.MeanFieldDense], True),
+        ([tfvn.VarianceDense], False),
+        # A prediction with the means of one layer and zeros of the other is a guess.
+        ([tfvn.MeanFieldDense, tfvn.VarianceDense], False),
+        ([tfvn.VarianceDense, tfvn.MeanFieldDense], False),
+    ],
+)
+def test_mean_is_served_only_if_all_weights_have_one(layers, has_mean):
+    model = keras.Sequential([keras.Input((3,)), *(layer(3) for layer in layers)])
+    assert Endpoints(model, 2, ["regression"]).has_mean == has_mean
 
 
 class TestModels:

@@ -85,6 +85,10 @@ def _draw_points(
     ax: Axes, x: np.ndarray, y: np.ndarray, color: str, fillstyle: str
 ) -> None:
     """Draws the points of bins, faint ones if they are not filled."""
+    if not len(x):
+        # Matplotlib takes points that are not there, and not clipped, for one in a corner
+        # of the figure, and leaves room for it.
+        return
     alpha = 1.0 if fillstyle == "full" else 0.7
     marker = {"marker": "o", "fillstyle": fillstyle, "markersize": 4}
     ax.plot(x, y, ls="", color=color, alpha=alpha, clip_on=False, zorder=3, **marker)

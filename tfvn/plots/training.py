@@ -277,6 +277,8 @@ def _draw_curves(ax: Axes, curves: Mapping[str, np.ndarray], first: int = 0) -> 
         lines += ax.plot(epochs_of(values), values, label=label, marker=marker, **look)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.margins(x=0.02)
+    if max(len(values) for values in curves.values()) < 2:
+        ax.set_xlim(0.5, 1.5)  # else ticks would be fractions of the only epoch
     return lines
 
 

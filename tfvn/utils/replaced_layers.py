@@ -106,7 +106,9 @@ class WithReplacedLayers:
         with keras.saving.custom_object_scope(custom_objects or {}):
             # Keras finds a class by its name only together with making an object.
             plain = keras.saving.deserialize_keras_object(config["original"])
-            made = _made_class(cls.maker or cls, type(plain))
+            maker: Any = cls.maker or cls
+            original: Any = type(plain)
+            made = _made_class(maker, original)
             arguments = config["original"]["config"]
             parent: Any = super(WithReplacedLayers, made)
             layer = parent.from_config(dict(arguments))

@@ -16,13 +16,11 @@ def classes(model):
     return [type(layer) for layer in model._flatten_layers()]
 
 
-def plain_config(model):
-    """The configs of all layers but inputs, which Keras names after their tensors."""
-    return [
-        layer.get_config()
-        for layer in model.layers
-        if not isinstance(layer, layers.InputLayer)
-    ]
+def configs(model):
+    """The configs of all layers; a written model names its layers anew each time."""
+    found = [layer.get_config() for layer in model.layers]
+    is_written = isinstance(model, models.Written)
+    return [{**c, "name": None, "layers": None} if is_written else c for c in found]
 
 
 def assert_same_weights(first, second):
@@ -46,7 +44,7 @@ def test_there_and_back(make, tmp_path):
     }
     back = tfvn.to_deterministic(converted)
     assert classes(back) == classes(model)
-    assert plain_config(back) == plain_config(model)
+    assert configs(back) == configs(model)
     assert_same_weights(back, model)
     np.testing.assert_array_equal(back.predict(x, verbose=0), expected)
     converted.save(tmp_path / "model.keras")
@@ -274,6 +272,7 @@ class TestWhatIsKept:
         assert {"loss", "elbo"} <= set(converted.fit(x, expected, verbose=0).history)
 
 
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
 def test_lite_model_predicts_with_the_means():
     model = models.residual()
     x = data(model)

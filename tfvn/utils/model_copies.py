@@ -105,17 +105,15 @@ class ModelCopier:
             return copy
 
         if isinstance(model, keras.Sequential):
-            (symbol,) = model.inputs
-            inputs = keras.Input(
-                batch_shape=symbol.shape,
-                dtype=symbol.dtype,
-                name=symbol.name,
-                sparse=symbol.sparse,
-            )
             layers = [copied(layer) for layer in model.layers]
-            copy = self.sequential([inputs, *layers], name=model.name)
+            inputs = [_new_input(symbol) for symbol in model.inputs]
+            copy = self.sequential([*inputs, *layers], name=model.name)
         else:
-            clone: Any = keras.models.clone_model(model, clone_function=copied)
+            clone: Any = keras.models.clone_model(
+                model,
+                input_tensors=keras.tree.map_structure(_new_input, model.input),
+                clone_function=copied,
+            )
             # A clone has the class of the original.
             copy = self.functional(clone.input, clone.output, name=model.name)
         private.set_own_trainable(copy, value=model.trainable)
@@ -188,6 +186,19 @@ class ModelCopier:
             copy.load_own_variables({k: _as_saved(v) for k, v in store.items()})
         for part, its_copy in _parts(layer, copy):
             self._fill(part, its_copy)
+
+
+def _new_input(symbol: Any) -> Any:
+    """Returns a symbolic input like another one, with the same name."""
+    layer, _ = private.history(symbol)
+    return keras.Input(
+        batch_shape=symbol.shape,
+        dtype=symbol.dtype,
+        name=layer.name,
+        sparse=symbol.sparse,
+        ragged=symbol.ragged,
+        optional=layer.optional,
+    )
 
 
 def _config_of(layer: keras.Layer) -> dict[str, Any]:

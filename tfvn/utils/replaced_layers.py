@@ -105,9 +105,10 @@ class WithReplacedLayers:
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
         with keras.saving.custom_object_scope(custom_objects or {}):
             # Keras finds a class by its name only together with making an object.
-            plain: Any = keras.saving.deserialize_keras_object(config["original"])
-            classes: list[Any] = [cls.maker or cls, type(plain)]
-            made = _made_class(*classes)
+            plain = keras.saving.deserialize_keras_object(config["original"])
+            maker: Any = cls.maker or cls
+            original: Any = type(plain)
+            made = _made_class(maker, original)
             arguments = config["original"]["config"]
             parent: Any = super(WithReplacedLayers, made)
             layer = parent.from_config(dict(arguments))

@@ -129,7 +129,8 @@ def test_regression_page_runs_as_printed(capsys):
     scope = {}
     exec(block, scope)
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "PredictiveDistribution with num_samples=20:"
+    # On a slow machine a progress bar stands before it.
+    assert "PredictiveDistribution with num_samples=20:" in shown
     assert float(shown[-1].split()[-1]) > 0.8
     assert (scope["lower"] < scope["upper"]).all()
 

@@ -164,6 +164,15 @@ def test_ties_count_half():
     )
 
 
+def test_scores_at_the_threshold_are_taken():
+    # 95 % of the examples from outside have at least a score of 0.5.
+    outside, inside = np.full(20, 0.5), np.repeat([0.5, 0.1], [3, 7])
+    outside[0] = 0.0
+    metric = tfvn.metrics.FPR95()
+    metric.update_state(np.repeat([1, 0], [20, 10]), np.concatenate([outside, inside]))
+    assert float(metric.result()) == pytest.approx(0.3)
+
+
 def test_risk_coverage():
     order = np.argsort(-MEAN.max(-1), kind="stable")
     wrong = (MEAN.argmax(-1) != Y)[order]

@@ -16,8 +16,8 @@ from tfvn.utils import private
 from tfvn.utils.models import all_layers
 from tfvn.utils.validation import check_count, check_number
 
-# The scales still change if the logarithm of a typical one moves more than this in the last
-# epoch: by a quarter.
+# The scales still change if the logarithm of a typical one moves more than this in the second
+# half of the training: by a quarter.
 _STILL_MOVING = 0.25
 
 # Draws differ too little if their spread is less than this fraction of how far the
@@ -31,7 +31,7 @@ def fit_scales(
     model: keras.Model,
     x: Any,
     y: Any = None,
-    epochs: int = 5,
+    epochs: int = 10,
     learning_rate: float = 0.05,
     **kwargs: Any,
 ) -> keras.callbacks.History:
@@ -42,8 +42,8 @@ def fit_scales(
     afterwards as before, and so are `trainable` flags and the optimizer that the model is
     compiled with. Scales of frozen layers are not trained.
 
-    The logarithms of the scales are trained, by Adam, which moves each by about
-    `learning_rate` per batch. The loss and the weight of the KL are those that the model is
+    The logarithms of the scales are trained, by Adam, which moves each by up to about
+    `learning_rate` per batch. The rate falls linearly from epoch to epoch. The loss and the weight of the KL are those that the model is
     compiled with.
 
     Args:
@@ -52,7 +52,7 @@ def fit_scales(
         x: As in `keras.Model.fit`.
         y: As in `keras.Model.fit`.
         epochs: Number of epochs.
-        learning_rate: Learning rate of Adam.
+        learning_rate: Learning rate of Adam in the first epoch.
         **kwargs: Further arguments of `keras.Model.fit`, such as `validation_data`.
 
     Returns:
@@ -77,31 +77,53 @@ def fit_scales(
     learning_rate = check_number("learning_rate", learning_rate, above=0)
     _check_model(model)
     scales = _scales(model)
-    moves = _Moves(model)
-    callbacks = [moves, *keras.tree.flatten(kwargs.pop("callbacks", None) or [])]
-    optimizer = keras.optimizers.Adam(learning_rate)
+    # Scales may shrink by orders of magnitude, and their gradients with them; the usual
+    # average over a thousand steps would remember the largest for too long.
+    optimizer = keras.optimizers.Adam(learning_rate, beta_2=0.99)
+    course = _Course(model, optimizer, epochs)
+    callbacks = [course, *keras.tree.flatten(kwargs.pop("callbacks", None) or [])]
     with _only(model, scales), _optimized(model, optimizer):
         history = model.fit(x, y, epochs=epochs, callbacks=callbacks, **kwargs)
-    _warn_of_moves(moves)
+    _warn_of_moves(course.moved)
     _warn_of_no_spread(model, x)
     return history
 
 
-class _Moves(keras.callbacks.Callback):
-    """Measures how far the scales move in the last epoch, relative to their size.
+class _Course(keras.callbacks.Callback):
+    """Lowers the learning rate, and measures how far scales move in the second half.
 
     Args:
         model: The model.
+        optimizer: The optimizer of the scales.
+        epochs: Number of epochs.
     """
 
-    def __init__(self, model: keras.Model):
+    def __init__(
+        self, model: keras.Model, optimizer: keras.optimizers.Optimizer, epochs: int
+    ):
         super().__init__()
-        self._now = _log_scales(model)
-        self.last = 0.0
+        self._optimizer, self._epochs = optimizer, epochs
+        self._rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+        self._batches = 0
+        self._middle = _log_scales(model)
+        self.moved = 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._optimizer.learning_rate = self._rate * (1.0 - epoch / self._epochs)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._batches += 1
+        steps = self.params.get("steps")
+        if steps and self._batches == steps * self._epochs // 2:
+            self._middle = _log_scales(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        before, self._now = self._now, _log_scales(self.model)
-        self.last = float(np.median(np.abs(self._now - before)))
+        if not self.params.get("steps") and epoch + 1 == self._epochs // 2:
+            self._middle = _log_scales(self.model)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        change = np.abs(_log_scales(self.model) - self._middle)
+        self.moved = float(np.median(change))
 
 
 def _log_scales(model: Any) -> np.ndarray:
@@ -210,13 +232,13 @@ def _variable(state: Any, name: str) -> keras.Variable:
     return next(variable for variable in state.variables if variable.name == name)
 
 
-def _warn_of_moves(moves: _Moves) -> None:
-    if moves.last > _STILL_MOVING:
+def _warn_of_moves(moved: float) -> None:
+    if moved > _STILL_MOVING:
         warnings.warn(
             "The scales were still changing when the training ended, so that the spread of "
             "predictions depends on when that was; train for more `epochs`, or with another "
             "`learning_rate`. Received: a typical scale that changed by a factor of "
-            f"{np.exp(moves.last):.2f} in the last epoch",
+            f"{np.exp(moved):.2f} in the second half of the training",
             stacklevel=3,
         )
 

@@ -7,14 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfvn.analysis.pruning import (
-    ALL,
-    LAYER,
-    PruningCopier,
-    Ranking,
-    check_fraction,
-    chosen_layers,
-)
+from tfvn.analysis.pruning import PruningCopier
+from tfvn.analysis.random_kernels import ALL, chosen_layers
+from tfvn.analysis.ranking import LAYER, Ranking, check_fraction
 from tfvn.analysis.weight_scores import AUTO
 from tfvn.prediction import ensemble_predict, metrics
 from tfvn.utils.validation import check_number

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from layer_moments import POSTERIORS, weight_moments
+from tensorflow_probability import distributions as tfd
 
 import tfvn
 from tfvn.layers.base import stochastic_layers
@@ -165,8 +166,23 @@ class TestLayers:
         shares = tfvn.sparsity(tfvn.prune(self.model(), 0.5, layers=layers)).layers
         assert {name for name, share in shares.items() if share} == expected
 
+    def test_are_chosen_as_objects(self):
+        model = self.model()
+        for layers in (model.layers[-1], [model.layers[-1]]):
+            shares = tfvn.sparsity(tfvn.prune(model, 0.5, layers=layers)).layers
+            assert shares == {"first": 0.0, "inside": 0.0, "last": 0.5}
+
     @pytest.mark.parametrize(
-        "layers", ["plain", "missing", ["last", "missing"], [], lambda layer: False]
+        "layers",
+        [
+            "plain",
+            "missing",
+            ["last", "missing"],
+            [],
+            lambda layer: False,
+            None,
+            [["x"]],
+        ],
     )
     def test_that_are_none_are_refused(self, layers):
         with pytest.raises(ValueError, match=r"`layers` must .*Received:"):
@@ -248,6 +264,19 @@ class TestRefusedArguments:
             for wrong in (unbuilt, "model"):
                 with pytest.raises(ValueError, match=r"been built.*Received: model="):
                     function(wrong)
+
+    def test_priors_that_layers_share(self):
+        prior = tfd.Normal(tf.Variable(0.0), 1.0)
+        layers = [tfvn.MeanFieldDense(4, prior=prior, kl_weight=0.1) for _ in "ab"]
+        for kept in (1, 2):
+            model = keras.Sequential([keras.Input((4,)), *layers[:kept]])
+            if kept == 1:
+                assert tfvn.sparsity(tfvn.prune(model, 0.5)).total == 0.5
+            else:
+                with pytest.raises(
+                    ValueError, match=r"share a prior.*Received: layers"
+                ):
+                    tfvn.prune(model, 0.5)
 
     def test_weights_that_are_not_finite(self):
         model = dense()

@@ -24,6 +24,7 @@ class BayesianCopier(ModelCopier):
 
     def copy(self, model: Any) -> Any:
         """Returns the copy of a model, compiled as the original is."""
+        _refuse_shared_priors(model)
         copy = super().copy(model)
         compile_alike(model, copy)
         return copy
@@ -86,3 +87,18 @@ def _new(part: Any) -> Any:
     """Returns a new optimizer or metric with the same arguments, and anything else as is."""
     has_state = isinstance(part, keras.optimizers.Optimizer | keras.metrics.Metric)
     return type(part).from_config(part.get_config()) if has_state else part
+
+
+def _refuse_shared_priors(model: keras.Model) -> None:
+    """Raises if layers share a trained prior, because each copy would have its own."""
+    users: dict[int, list[str]] = {}
+    for layer in stochastic_layers(model):
+        for variable in layer.variable_groups.get("prior", []):
+            users.setdefault(id(variable), []).append(layer.name)
+    shared = [names for names in users.values() if len(names) > 1]
+    if shared:
+        raise ValueError(
+            "The layers of a copy can't share a prior that is trained; expected a prior "
+            "with its own variables for each layer. "
+            f"Received: layers {shared[0]} with the same variable"
+        )

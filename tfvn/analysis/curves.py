@@ -7,7 +7,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfvn.analysis.pruning import LAYER, PruningCopier, Ranking, check_fraction
+from tfvn.analysis.pruning import PruningCopier
+from tfvn.analysis.ranking import LAYER, Ranking, check_fraction
 from tfvn.analysis.selection import ALL, chosen_layers
 from tfvn.analysis.weight_scores import AUTO
 from tfvn.prediction import ensemble_predict, metrics

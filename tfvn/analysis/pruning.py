@@ -4,35 +4,23 @@ import dataclasses
 from typing import Any
 
 import keras
-import numpy as np
 
 from tfvn import posteriors
 from tfvn.analysis.copies import BayesianCopier
+from tfvn.analysis.ranking import LAYER, Masks, Ranking, check_fraction
 from tfvn.analysis.selection import (
     ALL,
     chosen_layers,
+    kernel_mask,
     kernel_posteriors,
-    owners,
+    layers_with_kernels,
     random_part,
 )
-from tfvn.analysis.weight_scores import (
-    ALPHA,
-    AUTO,
-    SCORES,
-    chosen_score,
-    importance,
-    scores,
-)
+from tfvn.analysis.weight_scores import AUTO
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.layers.constructors import Preset
 from tfvn.posteriors.pruned import unpruned
 from tfvn.training.bayesian_training import BayesianTraining
-from tfvn.utils.validation import check_choice, check_number
-
-LAYER, GLOBAL = "layer", "global"
-
-# Which weights of a layer are kept: a mask for each of its kernels, by name.
-Masks = dict[str, np.ndarray]
 
 
 def prune(
@@ -75,9 +63,9 @@ def prune(
         scope: With a fraction, `"layer"` ranks the weights of each layer (all kernels of
             a recurrent layer together), and `"global"` the weights of all layers
             together, which needs the same score in all of them.
-        layers: Which layers to prune: `"all"`, a name or a list of names, or a function
-            that returns whether to prune a layer. The name of a wrapper or of a nested
-            model stands for all layers in it.
+        layers: Which layers to prune: `"all"`, a layer or its name, a list of these, or a
+            function that returns whether to prune a layer. A wrapper or a nested model
+            stands for all layers in it.
 
     Returns:
         A model of the same kind as `model`, compiled as `model` is, with a new optimizer.
@@ -147,10 +135,10 @@ def sparsity(model: keras.Model) -> Sparsity:
     >>> tfvn.sparsity(tfvn.prune(model, fraction=0.5, layers="first"))
     Sparsity(total=0.2222222222222222, layers={'first': 0.5, 'last': 0.0})
     """
-    parts = owners(model)
-    names = [owner.name for owner in parts]
+    owners = layers_with_kernels(model)
+    names = [owner.name for owner in owners]
     counts = {}
-    for owner in parts:
+    for owner in owners:
         unique = names.count(owner.name) == 1
         kernels = kernel_posteriors(random_part(owner)).values()
         masks = [~kernel_mask(posterior) for posterior in kernels]
@@ -161,125 +149,6 @@ def sparsity(model: keras.Model) -> Sparsity:
     pruned, sizes = zip(*counts.values(), strict=True)
     shares = {name: count / size for name, (count, size) in counts.items()}
     return Sparsity(sum(pruned) / sum(sizes), shares)
-
-
-class Ranking:
-    """The order in which the weights of layers are pruned.
-
-    Args:
-        layers: The layers to prune, with the names that users know.
-        by: A score, or `"auto"`.
-        scope: `"layer"` or `"global"`.
-    """
-
-    def __init__(self, layers: list[keras.Layer], by: str, scope: str):
-        check_choice("by", by, (AUTO, *SCORES))
-        check_choice("scope", scope, (LAYER, GLOBAL))
-        self._scores = [
-            (layer.name, chosen_score(random_part(layer).posterior, by, layer.name))
-            for layer in layers
-        ]
-        parts = [
-            (random_part(layer), score)
-            for layer, (_, score) in zip(layers, self._scores, strict=True)
-        ]
-        if scope == GLOBAL:
-            self._the_score(
-                "scope='global'", "Ranking the weights of all layers together"
-            )
-            groups = [parts]
-        else:
-            groups = [[part] for part in parts]
-        self._groups = [_Group(group) for group in groups]
-
-    def undoes_pruning(self, fraction: float) -> bool:
-        """Whether a share is smaller than what is pruned already, in any group."""
-        return any(
-            round(fraction * len(group.pruned)) < group.pruned.sum()
-            for group in self._groups
-        )
-
-    def masks_of(self, fraction: float) -> dict[int, Masks]:
-        """Returns, by the identity of each layer, what is kept after pruning a share."""
-        masks: dict[int, Masks] = {}
-        for group in self._groups:
-            size = len(group.pruned)
-            count = max(round(fraction * size), int(group.pruned.sum()))
-            is_kept = np.ones(size, bool)
-            is_kept[group.order[:count]] = False
-            masks |= group.split(is_kept)
-        return masks
-
-    def masks_above(self, threshold: Any) -> dict[int, Masks]:
-        """Returns, by the identity of each layer, what is kept by a threshold."""
-        score = self._the_score(
-            f"threshold={threshold!r}", "A threshold for all layers"
-        )
-        least = None if score == ALPHA else 0
-        threshold = check_number("threshold", threshold, least=least)
-        lowest = importance(score, threshold)
-        masks: dict[int, Masks] = {}
-        for group in self._groups:
-            masks |= group.split(~group.pruned & ~(group.importance < lowest))
-        return masks
-
-    def _the_score(self, argument: str, what: str) -> str:
-        different = sorted({score for _, score in self._scores})
-        if len(different) > 1:
-            raise ValueError(
-                f"{what} needs scores that can be compared, but these layers have different "
-                "ones; choose layers of one kind with `layers`, or pass a score that suits "
-                f"all of them as `by`. Received: {argument} and scores {self._scores}"
-            )
-        return different[0]
-
-
-class _Group:
-    """Weights that are ranked together.
-
-    Args:
-        parts: The layers, each with its score.
-
-    Attributes:
-        importance: A number for each weight; weights with the smallest are pruned first.
-        pruned: Which weights are pruned already.
-        order: The indices of the weights, in the order in which they are pruned.
-    """
-
-    def __init__(self, parts: list[tuple[RandomWeightsLayer, str]]):
-        self._kernels = [
-            (layer, name, posterior, score)
-            for layer, score in parts
-            for name, posterior in kernel_posteriors(layer).items()
-        ]
-        self.importance = np.concatenate(
-            [_importance(*kernel).ravel() for kernel in self._kernels]
-        )
-        masks = [kernel_mask(posterior).ravel() for _, _, posterior, _ in self._kernels]
-        self.pruned = ~np.concatenate(masks)
-        # What is pruned comes first, so that it stays pruned. The last key counts most, and
-        # the sort is stable.
-        self.order = np.lexsort((self.importance, ~self.pruned))
-
-    def split(self, is_kept: np.ndarray) -> dict[int, Masks]:
-        """Returns a mask of all weights as masks of the kernels, by layer."""
-        masks: dict[int, Masks] = {}
-        for layer, name, posterior, _ in self._kernels:
-            shape = posterior.spec.shape
-            size = int(np.prod(shape))
-            masks.setdefault(id(layer), {})[name] = is_kept[:size].reshape(shape)
-            is_kept = is_kept[size:]
-        return masks
-
-
-def _importance(layer: Any, name: str, posterior: Any, score: str) -> np.ndarray:
-    values = scores(posterior, score)
-    if np.isnan(values).any():
-        raise ValueError(
-            "Weights that are NaN can't be ranked; expected a model whose variables are "
-            f"finite. Received: layer={layer.name!r}, whose {name} has NaN"
-        )
-    return importance(score, values)
 
 
 class PruningCopier(BayesianCopier):
@@ -329,21 +198,7 @@ class PruningCopier(BayesianCopier):
             posterior.mask.assign(self._masks[id(layer)][name])
 
 
-def check_fraction(name: str, fraction: Any) -> float:
-    """Returns a share of weights to prune, or raises if it is not valid."""
-    return check_number(name, fraction, least=0, below=1)
-
-
-def kernel_mask(posterior: Any) -> np.ndarray:
-    """Returns which weights of a kernel are kept."""
-    if unpruned(posterior) is posterior:
-        return np.ones(posterior.spec.shape, bool)
-    return np.asarray(posterior.mask.value, bool)
-
-
 def _without_masks(layer: RandomWeightsLayer) -> list[keras.Variable]:
-    masks = {
-        id(getattr(posterior, "mask", None))
-        for posterior in kernel_posteriors(layer).values()
-    }
+    kernels = kernel_posteriors(layer).values()
+    masks = {id(p.mask) for p in kernels if isinstance(p, posteriors.Pruned)}
     return [variable for variable in layer.weights if id(variable) not in masks]

@@ -3,11 +3,13 @@
 from typing import Any
 
 import keras
+import numpy as np
 
 from tfvn.analysis.copies import checked_layers
 from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
 from tfvn.layers.heads import LikelihoodHead
 from tfvn.layers.recurrent.base_layer import StochasticRNN
+from tfvn.posteriors.pruned import unpruned
 from tfvn.utils.models import all_layers
 
 ALL = "all"
@@ -18,7 +20,7 @@ def is_all(which: Any) -> bool:
     return isinstance(which, str) and which == ALL
 
 
-def owners(model: Any) -> list[keras.Layer]:
+def layers_with_kernels(model: Any) -> list[keras.Layer]:
     """Returns the layers with random kernels as users know them, each once.
 
     These are not the cells of recurrent layers, nor the dense layers in heads.
@@ -53,7 +55,7 @@ def chosen_layers(model: Any, which: Any) -> list[keras.Layer]:
             the layers inside of it; a list of these; or a function that takes a layer and
             returns whether it is meant.
     """
-    everything = owners(model)
+    everything = layers_with_kernels(model)
     names = [layer.name for layer in everything]
     if is_all(which):
         return everything
@@ -101,3 +103,10 @@ def single_layer(layer: Any) -> RandomWeightsLayer:
 def kernel_posteriors(layer: RandomWeightsLayer) -> dict[str, Any]:
     """Returns the posteriors of the kernels of a layer, by name, without that of a bias."""
     return {name: layer.posteriors[name] for name in layer.kernels}
+
+
+def kernel_mask(posterior: Any) -> np.ndarray:
+    """Returns which weights of a kernel are kept: all but those that are pruned."""
+    if unpruned(posterior) is posterior:
+        return np.ones(posterior.spec.shape, bool)
+    return np.asarray(posterior.mask.value, bool)

@@ -121,8 +121,10 @@ def test_takes_what_fit_takes(kind):
         history = tfvn.fit_scales(model, batches, epochs=2, verbose=0)
     elif kind == "generator":
         model.compile("adam", gaussian, train_size=ROWS)
-        generator = (batch for _ in range(6) for batch in list(batches))
-        history = tfvn.fit_scales(model, generator, steps_per_epoch=8, verbose=0)
+        generator = (batch for _ in range(3) for batch in list(batches))
+        history = tfvn.fit_scales(
+            model, generator, epochs=2, steps_per_epoch=8, verbose=0
+        )
     else:
         history = tfvn.fit_scales(
             model, X, Y, epochs=3, verbose=0, validation_split=0.5, batch_size=16

@@ -81,7 +81,10 @@ def fit_scales(
     # average over a thousand steps would remember the largest for too long.
     optimizer = keras.optimizers.Adam(learning_rate, beta_2=0.99)
     course = _Course(model, optimizer, epochs)
-    callbacks = [course, *keras.tree.flatten(kwargs.pop("callbacks", None) or [])]
+    given = kwargs.pop("callbacks", None)
+    if isinstance(given, keras.callbacks.CallbackList):
+        given = given.callbacks
+    callbacks = [course, *keras.tree.flatten(given or [])]
     with _only(model, scales), _optimized(model, optimizer):
         history = model.fit(x, y, epochs=epochs, callbacks=callbacks, **kwargs)
     _warn_of_moves(course.moved)

@@ -170,6 +170,18 @@ class TestVariance:
         np.testing.assert_array_equal(layer.posterior.variance(), variance)
         np.testing.assert_array_equal(layer.posterior_distribution().scale, 1.0)
 
+    @pytest.mark.parametrize("noise", ["gaussian", "uniform"])
+    def test_scale_of_zero_has_a_finite_divergence(self, noise):
+        layer = tfvn.VarianceDense(
+            4, noise=noise, prior="normal", kernel_initializer="zeros"
+        )
+        layer.build((None, 3))
+        with tf.GradientTape() as tape:
+            divergence = layer.kl_divergence()
+        gradient = tape.gradient(divergence, layer.posterior.scale.value)
+        assert np.isfinite(divergence)
+        assert np.all(np.isfinite(gradient))
+
     def test_laws(self):
         assert [Variance(n).law for n in ("gaussian", "bernoulli", "uniform")] == [
             "gaussian",

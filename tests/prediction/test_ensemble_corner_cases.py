@@ -4,6 +4,7 @@ import keras
 import models
 import numpy as np
 import pytest
+import tensorflow as tf
 import ztests
 from keras import layers
 from models import CLASSES, FEATURES, X, sequential

@@ -25,8 +25,10 @@ from tfvn.analysis.weight_scores import (
 )
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.layers.constructors import Preset
+from tfvn.layers.core.joint_dense import JointDense
 from tfvn.posteriors.pruned import unpruned
 from tfvn.training.bayesian_training import BayesianTraining
+from tfvn.utils.custom_objects import with_functions
 from tfvn.utils.validation import check_choice, check_number
 
 LAYER, GLOBAL = "layer", "global"
@@ -153,7 +155,8 @@ def sparsity(model: keras.Model) -> Sparsity:
     for owner in parts:
         unique = names.count(owner.name) == 1
         kernels = kernel_posteriors(random_part(owner)).values()
-        masks = [~kernel_mask(posterior) for posterior in kernels]
+        part = random_part(owner)
+        masks = [~kernel_mask(kernel)[is_weight(part, kernel)] for kernel in kernels]
         counts[owner.name if unique else owner.path] = (
             sum(int(mask.sum()) for mask in masks),
             sum(mask.size for mask in masks),
@@ -195,17 +198,15 @@ class Ranking:
     def undoes_pruning(self, fraction: float) -> bool:
         """Whether a share is smaller than what is pruned already, in any group."""
         return any(
-            round(fraction * len(group.pruned)) < group.pruned.sum()
-            for group in self._groups
+            round(fraction * group.size) < group.pruned.sum() for group in self._groups
         )
 
     def masks_of(self, fraction: float) -> dict[int, Masks]:
         """Returns, by the identity of each layer, what is kept after pruning a share."""
         masks: dict[int, Masks] = {}
         for group in self._groups:
-            size = len(group.pruned)
-            count = max(round(fraction * size), int(group.pruned.sum()))
-            is_kept = np.ones(size, bool)
+            count = max(round(fraction * group.size), int(group.pruned.sum()))
+            is_kept = np.ones(len(group.pruned), bool)
             is_kept[group.order[:count]] = False
             masks |= group.split(is_kept)
         return masks
@@ -220,7 +221,8 @@ class Ranking:
         lowest = importance(score, threshold)
         masks: dict[int, Masks] = {}
         for group in self._groups:
-            masks |= group.split(~group.pruned & ~(group.importance < lowest))
+            is_less = (group.importance < lowest) & group.can_be_pruned
+            masks |= group.split(~group.pruned & ~is_less)
         return masks
 
     def _the_score(self, argument: str, what: str) -> str:
@@ -243,6 +245,8 @@ class _Group:
     Attributes:
         importance: A number for each weight; weights with the smallest are pruned first.
         pruned: Which weights are pruned already.
+        can_be_pruned: Which are no biases.
+        size: Number of those.
         order: The indices of the weights, in the order in which they are pruned.
     """
 
@@ -257,9 +261,13 @@ class _Group:
         )
         masks = [kernel_mask(posterior).ravel() for _, _, posterior, _ in self._kernels]
         self.pruned = ~np.concatenate(masks)
-        # What is pruned comes first, so that it stays pruned. The last key counts most, and
-        # the sort is stable.
-        self.order = np.lexsort((self.importance, ~self.pruned))
+        self.can_be_pruned = np.concatenate(
+            [is_weight(layer, kernel).ravel() for layer, _, kernel, _ in self._kernels]
+        )
+        self.size = int(self.can_be_pruned.sum())
+        # What is pruned comes first, so that it stays pruned, and biases come last. The
+        # last key counts most, and the sort is stable.
+        self.order = np.lexsort((self.importance, ~self.pruned, ~self.can_be_pruned))
 
     def split(self, is_kept: np.ndarray) -> dict[int, Masks]:
         """Returns a mask of all weights as masks of the kernels, by layer."""
@@ -301,7 +309,7 @@ class PruningCopier(BayesianCopier):
         return id(random_part(layer)) in self._masks
 
     def new_layer(self, layer: Any) -> keras.Layer:
-        config = layer.get_config()
+        config = with_functions(layer, layer.get_config())
         posterior = random_part(layer).posterior
         if isinstance(layer, Preset):
             # A preset has the arguments of its posterior, and now the posterior instead.
@@ -339,6 +347,14 @@ def kernel_mask(posterior: Any) -> np.ndarray:
     if unpruned(posterior) is posterior:
         return np.ones(posterior.spec.shape, bool)
     return np.asarray(posterior.mask.value, bool)
+
+
+def is_weight(layer: Any, posterior: Any) -> np.ndarray:
+    """Returns which numbers of a kernel are weights, and no biases in its last row."""
+    found = np.ones(posterior.spec.shape, bool)
+    if isinstance(layer, JointDense) and layer.use_bias:
+        found[-1] = False
+    return found
 
 
 def _without_masks(layer: RandomWeightsLayer) -> list[keras.Variable]:

@@ -103,7 +103,11 @@ class WithReplacedLayers:
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        with keras.saving.custom_object_scope(custom_objects or {}):
+        known = custom_objects or {}
+        if cls.original_class is not None:
+            original = cls.original_class
+            known = {keras.saving.get_registered_name(original): original, **known}
+        with private.custom_objects_too(known):
             # Keras finds a class by its name only together with making an object.
             plain: Any = keras.saving.deserialize_keras_object(config["original"])
             classes: list[Any] = [cls.maker or cls, type(plain)]

@@ -235,3 +235,10 @@ class TestModels:
             tfvn.to_deterministic(model)
         with pytest.raises(ValueError, match="must have layers with random weights"):
             tfvn.to_deterministic(models.dense())
+
+
+@pytest.mark.parametrize("seed", [-1, "x", 1.5])
+def test_seed(seed):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    with pytest.raises(ValueError, match="Argument `seed` must be"):
+        tfvn.from_deterministic(model, seed=seed)

@@ -189,3 +189,14 @@ class TestRefusals:
     def test_arguments(self, arguments, words):
         with pytest.raises(ValueError, match=words):
             tfvn.fit_scales(regression(), X, Y, **arguments)
+
+
+def test_data_that_are_nan():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    converted = tfvn.from_deterministic(model)
+    before = converted.get_weights()
+    with pytest.raises(ValueError, match="The scales became NaN or infinite"):
+        tfvn.fit_scales(converted, np.full((8, 2), np.nan), np.ones(8), verbose=0)
+    for old, new in zip(before, converted.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)

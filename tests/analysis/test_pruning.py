@@ -470,3 +470,29 @@ def test_dropout_layers_are_still_known_as_such():
     model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=False)
     history = model.fit(x, y, callbacks=[callback], verbose=0).history
     assert f"log_alpha_{layer.name}" in history
+
+
+class TestLaplace:
+    """Models of `tfvn.last_layer_laplace`, whose kernel has the bias as its last row."""
+
+    def model(self, hessian):
+        rng = np.random.default_rng(0)
+        x, y = rng.normal(size=(20, 4)), rng.integers(0, 3, 20)
+        layer = keras.layers.Dense(3, activation="softmax", bias_initializer="ones")
+        model = keras.Sequential([keras.Input((4,)), layer])
+        model.compile("adam", "sparse_categorical_crossentropy")
+        return tfvn.last_layer_laplace(model, x, y, hessian=hessian)
+
+    @pytest.mark.parametrize("how", [{"fraction": 0.5}, {"threshold": 1e6}])
+    def test_biases_are_kept(self, how):
+        pruned = tfvn.prune(self.model("diag"), **how)
+        mask = np.asarray(pruned.layers[-1].posterior.mask)
+        share = how.get("fraction", 1.0)
+        assert np.all(mask[-1])
+        assert np.mean(~mask[:-1]) == share
+        assert tfvn.sparsity(pruned).total == share
+
+    @pytest.mark.parametrize("hessian", ["kron", "full"])
+    def test_correlated_weights_are_refused(self, hessian):
+        with pytest.raises(ValueError, match="Weights that are correlated"):
+            tfvn.prune(self.model(hessian), fraction=0.5)

@@ -100,3 +100,10 @@ class TestLargestFraction:
         lines = repr(self.curve([0.99, 0.98, 0.97, 0.5])).splitlines()
         assert lines[0].split() == ["pruned", "accuracy", "NLL"]
         assert lines[3].split() == ["90.00%", "97.00%", "0.9700"]
+
+
+@pytest.mark.parametrize("y", [None, np.zeros(0)])
+def test_no_labels(y):
+    model = keras.Sequential([keras.Input((4,)), tfvn.VarianceDense(3, "softmax")])
+    with pytest.raises(ValueError, match="Argument `y` must have a label"):
+        tfvn.pruning_curve(model, np.ones((0, 4)), y)

@@ -460,3 +460,34 @@ class TestData:
 
         assert count().numpy().tolist() == [0, 1, 2]
         assert found == [[]]
+
+
+def test_custom_objects_too():
+    def inner():
+        raise AssertionError
+
+    def outer():
+        raise AssertionError
+
+    with (
+        keras.saving.custom_object_scope({"outer": outer}),
+        private.custom_objects_too({"inner": inner}),
+    ):
+        assert keras.saving.get_registered_object("inner") is inner
+        assert keras.saving.get_registered_object("outer") is outer
+    assert keras.saving.get_registered_object("inner") is None
+
+
+def test_lambda_arguments():
+    def shape_of(shape):
+        return shape
+
+    layer = keras.layers.Lambda(
+        abs, output_shape=shape_of, mask=shape_of, arguments={"a": 1}
+    )
+    assert private.lambda_arguments(layer) == {
+        "function": abs,
+        "output_shape": shape_of,
+        "mask": shape_of,
+        "arguments": {"a": 1},
+    }

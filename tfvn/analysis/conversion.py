@@ -20,9 +20,10 @@ from tfvn.posteriors import Posterior
 from tfvn.prediction.drawn_model import PlainCopier
 from tfvn.training import Model
 from tfvn.utils import private
+from tfvn.utils.custom_objects import with_functions
 from tfvn.utils.models import all_layers, functional_graph
 from tfvn.utils.replaced_layers import WithReplacedLayers, paths_to
-from tfvn.utils.validation import check_number
+from tfvn.utils.validation import check_count, check_number
 
 __all__ = [
     "LayerState",
@@ -88,7 +89,7 @@ def from_deterministic(
         kl_weight: As in `tfvn.layers.Dense`.
         bias_posterior: Posterior of the biases; `None` keeps plain biases.
         bias_prior: Prior of random biases.
-        seed: Integer, from which each new layer gets its own seed.
+        seed: Integer of at least 0, from which each new layer gets its own seed.
 
     Returns:
         A `tfvn.Sequential` or `tfvn.Model`, compiled as the original is, with a new
@@ -109,6 +110,7 @@ def from_deterministic(
     """
     _check_model(model)
     scale = check_number("scale", scale, above=0)
+    seed = check_count("seed", seed, least=0, or_none=True)
     arguments = {
         "posterior": _checked_posterior("posterior", posterior),
         "prior": prior,
@@ -230,6 +232,7 @@ class _Converter(BayesianCopier):
             arguments["seed"] = int(self._seeds[self._chosen[id(layer)]])
         left_out = {*NOT_TAKEN, *arguments}
         config = {k: v for k, v in layer.get_config().items() if k not in left_out}
+        config = with_functions(layer, config)
         counterpart: Any = counterpart_of(layer)
         if issubclass(counterpart, LikelihoodHead):
             # Its config has the arguments of the dense layer as they were given.

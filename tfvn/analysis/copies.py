@@ -1,5 +1,6 @@
 """What functions that return a changed copy of a model share."""
 
+import types
 from typing import Any
 
 import keras
@@ -86,7 +87,20 @@ def compile_alike(model: keras.Model, copy: keras.Model) -> None:
 def _new(part: Any) -> Any:
     """Returns a new optimizer or metric with the same arguments, and anything else as is."""
     has_state = isinstance(part, keras.optimizers.Optimizer | keras.metrics.Metric)
-    return type(part).from_config(part.get_config()) if has_state else part
+    if not has_state:
+        return part
+    functions = [v for v in vars(part).values() if isinstance(v, types.FunctionType)]
+    known = {keras.saving.get_registered_name(f): f for f in functions}
+    try:
+        with private.custom_objects_too(known):
+            return type(part).from_config(part.get_config())
+    except (TypeError, NotImplementedError) as error:
+        raise ValueError(
+            "Optimizers and metrics of a copy are made from the configs of the original's; "
+            "expected classes whose `get_config` returns the arguments of the constructor. "
+            "Otherwise compile the model without it, and the copy with it. Received: "
+            f"{part.name!r} of type {type(part).__name__}, which Keras cannot make again"
+        ) from error
 
 
 def _refuse_shared_priors(model: keras.Model) -> None:

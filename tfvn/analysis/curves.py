@@ -112,6 +112,11 @@ def pruning_curve(
 
     - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), figure 5
     """
+    if y is None or not np.size(y):
+        raise ValueError(
+            "Argument `y` must have a label for each example, also if `x` is a data set. "
+            f"Received: y={y!r}"
+        )
     ranking = Ranking(chosen_layers(model, layers), by, scope)
     shares = _checked_fractions(fractions, ranking)
     copier = PruningCopier(model, ranking.masks_of(shares[0]))

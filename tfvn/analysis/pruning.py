@@ -11,6 +11,7 @@ from tfvn.analysis.ranking import LAYER, Masks, Ranking, check_fraction
 from tfvn.analysis.selection import (
     ALL,
     chosen_layers,
+    is_weight,
     kernel_mask,
     kernel_posteriors,
     layers_with_kernels,
@@ -21,6 +22,7 @@ from tfvn.layers.base import RandomWeightsLayer
 from tfvn.layers.constructors import Preset
 from tfvn.posteriors.pruned import unpruned
 from tfvn.training.bayesian_training import BayesianTraining
+from tfvn.utils.custom_objects import with_functions
 
 
 def prune(
@@ -140,8 +142,9 @@ def sparsity(model: keras.Model) -> Sparsity:
     counts = {}
     for owner in owners:
         unique = names.count(owner.name) == 1
-        kernels = kernel_posteriors(random_part(owner)).values()
-        masks = [~kernel_mask(posterior) for posterior in kernels]
+        part = random_part(owner)
+        kernels = kernel_posteriors(part).values()
+        masks = [~kernel_mask(kernel)[is_weight(part, kernel)] for kernel in kernels]
         counts[owner.name if unique else owner.path] = (
             sum(int(mask.sum()) for mask in masks),
             sum(mask.size for mask in masks),
@@ -170,7 +173,7 @@ class PruningCopier(BayesianCopier):
         return id(random_part(layer)) in self._masks
 
     def new_layer(self, layer: Any) -> keras.Layer:
-        config = layer.get_config()
+        config = with_functions(layer, layer.get_config())
         posterior = random_part(layer).posterior
         if isinstance(layer, Preset):
             # A preset has the arguments of its posterior, and now the posterior instead.

@@ -5,7 +5,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfvn.analysis.selection import kernel_mask, kernel_posteriors, random_part
+from tfvn.analysis.selection import (
+    is_weight,
+    kernel_mask,
+    kernel_posteriors,
+    random_part,
+)
 from tfvn.analysis.weight_scores import (
     ALPHA,
     AUTO,
@@ -55,17 +60,15 @@ class Ranking:
     def undoes_pruning(self, fraction: float) -> bool:
         """Whether a share is smaller than what is pruned already, in any group."""
         return any(
-            round(fraction * len(group.pruned)) < group.pruned.sum()
-            for group in self._groups
+            round(fraction * group.size) < group.pruned.sum() for group in self._groups
         )
 
     def masks_of(self, fraction: float) -> dict[int, Masks]:
         """Returns, by the identity of each layer, what is kept after pruning a share."""
         masks: dict[int, Masks] = {}
         for group in self._groups:
-            size = len(group.pruned)
-            count = max(round(fraction * size), int(group.pruned.sum()))
-            is_kept = np.ones(size, bool)
+            count = max(round(fraction * group.size), int(group.pruned.sum()))
+            is_kept = np.ones(len(group.pruned), bool)
             is_kept[group.order[:count]] = False
             masks |= group.split(is_kept)
         return masks
@@ -80,7 +83,8 @@ class Ranking:
         lowest = importance(score, threshold)
         masks: dict[int, Masks] = {}
         for group in self._groups:
-            masks |= group.split(~group.pruned & ~(group.importance < lowest))
+            is_less = (group.importance < lowest) & group.can_be_pruned
+            masks |= group.split(~group.pruned & ~is_less)
         return masks
 
     def _the_score(self, argument: str, what: str) -> str:
@@ -103,6 +107,8 @@ class _Group:
     Attributes:
         importance: A number for each weight; weights with the smallest are pruned first.
         pruned: Which weights are pruned already.
+        can_be_pruned: Which are no biases.
+        size: Number of those.
         order: The indices of the weights, in the order in which they are pruned.
     """
 
@@ -117,9 +123,13 @@ class _Group:
         )
         masks = [kernel_mask(posterior).ravel() for _, _, posterior, _ in self._kernels]
         self.pruned = ~np.concatenate(masks)
-        # What is pruned comes first, so that it stays pruned. The last key counts most, and
-        # the sort is stable.
-        self.order = np.lexsort((self.importance, ~self.pruned))
+        self.can_be_pruned = np.concatenate(
+            [is_weight(layer, kernel).ravel() for layer, _, kernel, _ in self._kernels]
+        )
+        self.size = int(self.can_be_pruned.sum())
+        # What is pruned comes first, so that it stays pruned, and biases come last. The
+        # last key counts most, and the sort is stable.
+        self.order = np.lexsort((self.importance, ~self.pruned, ~self.can_be_pruned))
 
     def split(self, is_kept: np.ndarray) -> dict[int, Masks]:
         """Returns a mask of all weights as masks of the kernels, by layer."""

@@ -85,8 +85,10 @@ def fit_scales(
     if isinstance(given, keras.callbacks.CallbackList):
         given = given.callbacks
     callbacks = [course, *keras.tree.flatten(given or [])]
+    before = [tf.identity(variable.value) for variable in scales]
     with _only(model, scales), _optimized(model, optimizer):
         history = model.fit(x, y, epochs=epochs, callbacks=callbacks, **kwargs)
+    _check_finite(scales, before)
     _warn_of_moves(course.moved)
     _warn_of_no_spread(model, x)
     return history
@@ -169,9 +171,10 @@ def _scales(model: Any) -> list[keras.Variable]:
     scales = variable_groups(model)["scale"]
     if not scales:
         raise ValueError(
-            "The scales of a layer are trained unless it is frozen; expected a layer with "
-            "random weights and `trainable=True`. Received: "
-            f"model={model.name!r}, in which all such layers are frozen"
+            "The scales of a layer are trained unless it is frozen or its posterior is "
+            "fitted, as by `tfvn.last_layer_laplace`; expected another layer with random "
+            "weights and `trainable=True`. Received: "
+            f"model={model.name!r}, in which all such layers are frozen or fitted"
         )
     return scales
 
@@ -233,6 +236,19 @@ def _optimized(model: Any, optimizer: keras.optimizers.Optimizer) -> Iterator[No
 
 def _variable(state: Any, name: str) -> keras.Variable:
     return next(variable for variable in state.variables if variable.name == name)
+
+
+def _check_finite(scales: list[keras.Variable], before: list[Any]) -> None:
+    """Raises if a scale is NaN or infinite, and then restores all of them."""
+    if all(np.all(np.isfinite(variable.numpy())) for variable in scales):
+        return
+    for variable, value in zip(scales, before, strict=True):
+        variable.assign(value)
+    raise ValueError(
+        "The scales became NaN or infinite, and have been set back; expected `x` and `y` "
+        "with finite numbers, and a `learning_rate` at which the loss stays finite. "
+        f"Received: {len(scales)} variables of scales that were trained"
+    )
 
 
 def _warn_of_moves(moved: float) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from tfvn.analysis.copies import checked_layers
 from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
+from tfvn.layers.core.joint_dense import JointDense
 from tfvn.layers.heads import LikelihoodHead
 from tfvn.layers.recurrent.base_layer import StochasticRNN
 from tfvn.posteriors.pruned import unpruned
@@ -110,3 +111,11 @@ def kernel_mask(posterior: Any) -> np.ndarray:
     if unpruned(posterior) is posterior:
         return np.ones(posterior.spec.shape, bool)
     return np.asarray(posterior.mask.value, bool)
+
+
+def is_weight(layer: Any, posterior: Any) -> np.ndarray:
+    """Returns which numbers of a kernel are weights, and no biases in its last row."""
+    found = np.ones(posterior.spec.shape, bool)
+    if isinstance(layer, JointDense) and layer.use_bias:
+        found[-1] = False
+    return found

@@ -18,6 +18,7 @@ from tfvn.analysis.selection import (
 )
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.posteriors import GaussianDropout, Posterior, Variance
+from tfvn.posteriors.pruned import unpruned
 from tfvn.priors import AUTO
 from tfvn.utils.validation import check_number
 
@@ -191,11 +192,13 @@ def _sum_inverse_alpha(posterior: Posterior) -> float:
             f"Received: a posterior {type(posterior).__name__} with law={posterior.law!r}"
         )
     mean = np.asarray(posterior.mean(), "float64")
-    if isinstance(posterior, GaussianDropout) and not posterior.is_additive:
-        inverse = np.exp(-np.asarray(posterior.log_alpha(), "float64"))
+    kept = unpruned(posterior)
+    if isinstance(kept, GaussianDropout) and not kept.is_additive:
+        inverse = np.exp(-np.asarray(kept.log_alpha(), "float64"))
         # A weight with mean zero has no variance either: it is the same in both.
         return float(np.sum(np.where(mean == 0, 0.0, inverse)))
-    scale = np.asarray(posterior.distribution().stddev(), "float64")
+    # A pruned weight is zero in both as well. Its scale is that which it had.
+    scale = np.asarray(kept.distribution().stddev(), "float64")
     return float(np.sum((mean / scale) ** 2))
 
 

@@ -49,6 +49,13 @@ class Pruned(Posterior):
     def __init__(self, posterior: Any = "mean_field"):
         super().__init__()
         self.posterior: Posterior = unpruned(get(posterior)).clone()
+        if self.posterior.law == "correlated gaussian":
+            raise ValueError(
+                "Weights that are correlated can't be pruned one by one, because the others "
+                "would change too; expected a posterior of independent weights, such as "
+                "that of `tfvn.last_layer_laplace(..., hessian='diag')`. "
+                f"Received: posterior={self.posterior.alias!r}"
+            )
         self.alias = f"pruned {self.posterior.alias}"
         self.law = self.posterior.law
         self.default_prior = self.posterior.default_prior

@@ -1,5 +1,6 @@
 """Copies a model, with other layers in place of some of its layers."""
 
+import functools
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +9,12 @@ import keras
 import numpy as np
 
 from tfvn.utils import private
+from tfvn.utils.custom_objects import (
+    check_functions,
+    known_objects,
+    takes_functions,
+    with_functions,
+)
 from tfvn.utils.models import all_layers, functional_graph
 from tfvn.utils.replaced_layers import constructor_config
 
@@ -62,6 +69,10 @@ class ModelCopier:
 
     def copy(self, model: Any) -> Any:
         """Returns the copy of a model that has been built."""
+        with known_objects(model):
+            return self._copy_model(model)
+
+    def _copy_model(self, model: Any) -> Any:
         if functional_graph(model) is None:
             return self._copy_subclassed(model)
         waiting: list[tuple[Any, Any]] = []
@@ -173,6 +184,7 @@ class ModelCopier:
         return self._copy_layer(part)
 
     def _fill(self, layer: Any, copy: Any) -> None:
+        check_functions(layer, copy)
         if self.replaces(layer):
             self.fill(layer, copy)
         else:
@@ -210,13 +222,23 @@ def _config_of(layer: keras.Layer) -> dict[str, Any]:
 
 def _remade(layer: keras.Layer, config: dict[str, Any]) -> Any:
     """Returns a layer of the same class from a config, which may be changed."""
+    make: Any = type(layer).from_config
+    if takes_functions(type(layer)):
+        config = with_functions(layer, config)
+    if isinstance(layer, keras.layers.Lambda):
+        # Its `from_config` refuses functions, and those without a name in a config.
+        make = functools.partial(_from_arguments, type(layer))
     try:
-        copy: Any = type(layer).from_config(config)
+        copy: Any = make(config)
     except TypeError as error:
         raise _not_remade(layer) from error
     if "name" not in config:
         copy.name = layer.name
     return copy
+
+
+def _from_arguments(cls: Any, arguments: dict[str, Any]) -> Any:
+    return cls(**arguments)
 
 
 def _not_remade(layer: keras.Layer) -> ValueError:

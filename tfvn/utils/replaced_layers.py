@@ -103,11 +103,15 @@ class WithReplacedLayers:
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        with keras.saving.custom_object_scope(custom_objects or {}):
+        known = custom_objects or {}
+        original: Any = cls.original_class
+        if original is not None:
+            known = {keras.saving.get_registered_name(original): original, **known}
+        with private.custom_objects_too(known):
             # Keras finds a class by its name only together with making an object.
             plain = keras.saving.deserialize_keras_object(config["original"])
             maker: Any = cls.maker or cls
-            original: Any = type(plain)
+            original = type(plain)
             made = _made_class(maker, original)
             arguments = config["original"]["config"]
             parent: Any = super(WithReplacedLayers, made)

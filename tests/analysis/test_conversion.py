@@ -291,27 +291,36 @@ def test_lite_model_predicts_with_the_means():
     np.testing.assert_allclose(found, model.predict(x, verbose=0), atol=1e-5)
 
 
-ARCHITECTURES = [
-    ("MobileNetV2", (32, 32, 3), {"alpha": 0.35}),
-    ("ResNet50", (32, 32, 3), {}),
-    ("EfficientNetB0", (32, 32, 3), {}),
-    ("DenseNet121", (32, 32, 3), {}),
-]
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("name", "shape", "arguments"), ARCHITECTURES)
-def test_applications(name, shape, arguments, tmp_path):
+def application(name, **arguments):
+    """An architecture with random weights, an image, and its prediction for it."""
+    shape = (32, 32, 3)
     make = getattr(keras.applications, name)
     model = make(weights=None, input_shape=shape, classes=10, **arguments)
     x = np.random.default_rng(0).uniform(0, 255, size=(2, *shape)).astype("float32")
-    expected = model.predict(x, verbose=0)
+    return model, x, model.predict(x, verbose=0)
+
+
+APPLICATIONS = ["MobileNetV2", "ResNet50", "EfficientNetB0", "DenseNet121"]
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_applications_there_and_back(name):
+    model, x, expected = application(name)
     converted = tfvn.from_deterministic(model)
     np.testing.assert_allclose(tfvn.mean_predict(converted, x), expected, atol=1e-5)
     back = tfvn.to_deterministic(converted)
     assert classes(back) == classes(model)
     assert_same_weights(back, model)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_applications_are_saved_and_exported(name, tmp_path):
+    model, x, expected = application(name)
+    converted = tfvn.from_deterministic(model)
     converted.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(tfvn.mean_predict(loaded, x), expected, atol=1e-5)
-    tfvn.export_ensemble(converted, tmp_path / "export", num_samples=2)
+    path = tfvn.export_ensemble(converted, tmp_path / "export", num_samples=2)
+    assert (path / "saved_model.pb").is_file()

@@ -191,6 +191,8 @@ class TestRefusals:
             tfvn.fit_scales(regression(), X, Y, **arguments)
 
 
+@pytest.mark.filterwarnings("ignore:The training data contain NaN")
+@pytest.mark.filterwarnings("ignore:The loss is NaN")
 def test_data_that_are_nan():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("adam", "mse")

@@ -91,6 +91,8 @@ def _new(part: Any) -> Any:
         return part
     functions = [v for v in vars(part).values() if isinstance(v, types.FunctionType)]
     known = {keras.saving.get_registered_name(f): f for f in functions}
+    # Keras would also take the name of the metric for the function.
+    known.pop(part.name, None)
     try:
         with private.custom_objects_too(known):
             return type(part).from_config(part.get_config())

@@ -227,7 +227,7 @@ REFUSED = {
         {"sample_weight": -WEIGHTS},
         "`sample_weight` must have a number of at least 0",
     ),
-    "rows": (lambda: (make(), X, Y[:30]), {}, "as many in each"),
+    "rows": (lambda: (make(), X, Y[:30]), {}, "same number of rows in each"),
     "words": (lambda: (make(), X, np.array(["a"] * 40)), {}, "have finite numbers"),
     "noise of classes": (
         lambda: (make(), X, Y),

@@ -16,8 +16,6 @@ import json
 import pathlib
 import time
 
-import numpy as np
-
 from _tfvn_command import quiet_tensorflow
 
 with quiet_tensorflow():
@@ -30,13 +28,6 @@ NUM_SAMPLES = 20
 
 # The curves use this many test images; the final figures use all.
 WATCHED = 2_000
-
-CURVES = {
-    "accuracy_mean": "mean weights",
-    "accuracy_one_sample": "one sample",
-    "accuracy_ensemble": f"{NUM_SAMPLES} samples",
-    "accuracy_zero_mean": f"{NUM_SAMPLES} samples, means set to zero",
-}
 
 
 def lenet5() -> tfvn.Sequential:
@@ -61,23 +52,6 @@ def _normalized() -> list[keras.Layer]:
         keras.layers.BatchNormalization(momentum=0.9),
         keras.layers.Activation("relu"),
     ]
-
-
-def plot(history: dict[str, list[float]], path: pathlib.Path) -> None:
-    """Plots accuracies and log alpha over the epochs."""
-    import matplotlib.pyplot as plt
-
-    epochs = np.arange(1, len(history["loss"]) + 1)
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for name, text in CURVES.items():
-        axes.plot(epochs, 100 * np.array(history[name]), label=text)
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("test accuracy, %")
-    axes.legend(loc="center left")
-    other = axes.twinx()
-    other.plot(epochs, history["log_alpha_noisy"], color="gray", linestyle="--")
-    other.set_ylabel("log alpha (dashed)")
-    figure.savefig(path, dpi=120)
 
 
 def main() -> None:
@@ -140,7 +114,8 @@ def main() -> None:
     }
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
-    plot(history, options.output / "transition.png")
+    figure = tfvn.plots.phase_transition(history).figure
+    figure.savefig(options.output / "transition.png", dpi=120)
     for name in ("log_alpha", "accuracy_mean_weights", "accuracy_ensemble"):
         print(f"{name}: {metrics[name]:.4f}")
 

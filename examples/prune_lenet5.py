@@ -31,15 +31,25 @@ DROP = 0.002
 
 
 def plot(curve: Any, path: pathlib.Path) -> None:
-    """Plots the accuracy against the share of pruned weights."""
+    """Plots the accuracy against the share of pruned weights.
+
+    The axis is logarithmic in the weights that are left, because all happens near 100 %.
+    """
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-    axes.plot(curve.fractions * 100, curve.accuracy * 100, marker="o")
+    axes.plot(1 - curve.fractions, curve.accuracy * 100, marker="o")
     limit = (curve.accuracy[0] - DROP) * 100
     axes.axhline(limit, color="0.6", linestyle="--", label="0.2 points less")
+    shown = [0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999]
+    axes.set_xscale("log")
+    axes.set_xticks(
+        [1 - x for x in shown], [f"{100 * x:g}" for x in shown], minor=False
+    )
+    axes.set_xticks([], minor=True)
+    axes.invert_xaxis()
     axes.set_xlabel("pruned weights of the variance layer, %")
-    axes.set_ylabel(f"test accuracy with {NUM_SAMPLES} samples, %")
+    axes.set_ylabel(f"accuracy with {NUM_SAMPLES} samples, %")
     axes.legend()
     figure.savefig(path, dpi=120)
 

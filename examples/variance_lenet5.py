@@ -59,20 +59,6 @@ def train(
     model.fit(*data, batch_size=batch_size, epochs=epochs, callbacks=[resume])
 
 
-def plot(single: list[float], metrics: dict, path: pathlib.Path) -> None:
-    """Plots the accuracies of single samples and of the ensemble."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-    axes.hist(np.array(single) * 100, bins=8, label="single samples")
-    ensemble = metrics["accuracy_ensemble"] * 100
-    axes.axvline(ensemble, color="tab:red", label=f"{NUM_SAMPLES} samples, averaged")
-    axes.set_xlabel("test accuracy, %")
-    axes.set_ylabel("samples")
-    axes.legend()
-    figure.savefig(path, dpi=120)
-
-
 def main() -> None:
     """Trains, evaluates, and writes the figures."""
     parser = argparse.ArgumentParser(
@@ -114,7 +100,9 @@ def main() -> None:
         "seconds": round(time.perf_counter() - start, 1),
     }
     (options.output / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
-    plot(single, metrics, options.output / "accuracy.png")
+    marks = metrics["accuracy_ensemble"], metrics["accuracy_mean_weights"]
+    ax = tfvn.plots.one_draw_accuracies(single, *marks, num_bins=8)
+    ax.figure.savefig(options.output / "accuracy.png", dpi=120)
     print(json.dumps(metrics, indent=2))
 
 

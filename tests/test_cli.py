@@ -6,11 +6,15 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import keras
+import numpy as np
 import pytest
 
 import _tfvn_command
+import tfvn
 from tfvn import cli
 from tfvn.cli import quickstart
+from tfvn.cli import report as report_command
 
 ROOT = Path(_tfvn_command.__file__).parent
 LOG_LINE = b"I0000 00:00:1794792368.065575    2857 a.cc:31] No GPU.\n"
@@ -79,8 +83,10 @@ class TestLauncher:
             ("--help",): 0,
             ("--version",): 0,
             ("predict", "--help"): 0,
+            ("report", "--help"): 0,
             ("fly",): 2,
             ("predict", "m"): 2,
+            ("report", "m"): 2,
             ("quickstart", "--epochs", "none"): 2,
         }
         done = launch(json.dumps(list(asked)), code=AT_ONCE)
@@ -91,10 +97,11 @@ class TestLauncher:
         assert f"tfvn {metadata.version('tfvn')} (tensorflow " in done.stdout
         # A mistake is one line.
         lines = done.stderr.splitlines()
-        assert len(lines) == 3
+        assert len(lines) == 4
         assert "invalid choice: 'fly'" in lines[0]
         assert "--input" in lines[1]
-        assert "Received: 'none'" in lines[2]
+        assert "--data" in lines[2]
+        assert "Received: 'none'" in lines[3]
 
     def test_is_quiet_when_it_imports(self, tmp_path):
         done = launch("inspect", str(tmp_path))
@@ -203,3 +210,112 @@ class TestQuickstart:
         text = capsys.readouterr().out
         assert "default: 40" in text
         assert "examples:" in text
+
+
+def own_loss(y_true, y_pred):
+    return y_pred[:, 0]
+
+
+class TestReport:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def folder(cls, tmp_path_factory):
+        """A folder with a model of digits, in which the command is run."""
+        folder = tmp_path_factory.mktemp("report")
+        layers = [keras.layers.Flatten(), tfvn.KTiedDense(10)]
+        model = keras.Sequential([keras.Input((8, 8, 1)), *layers], name="small")
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss)
+        model.save(folder / "model.keras")
+        return folder
+
+    @pytest.fixture
+    def files(self, folder, monkeypatch):
+        monkeypatch.chdir(folder)
+        return folder
+
+    def test_writes_a_page(self, files, capsys):
+        x, _ = tfvn.datasets.load("digits", split="test")
+        np.savez("bright.npz", x_test=1 - x)
+        arguments = ["model.keras", "--data", "digits", "--ood", "bright.npz"]
+        options = ["-o", "page.html", "--num-samples", "3", "--limit", "20"]
+        assert cli.main(["report", *arguments, *options]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == "Predicting 20 examples of digits, 3 draws each"
+        assert lines[1] == "Predicting 20 examples of bright"
+        assert lines[-1].startswith("Wrote page.html (")
+        assert lines[-1].endswith(" s")
+        page = (files / "page.html").read_text("utf-8")
+        assert "<h1>Report on small</h1>" in page
+        command = " ".join(["tfvn report", *arguments, "--num-samples 3 --limit 20"])
+        assert f"Made by {command} --seed 0 on " in page
+
+    def test_defaults_are_those_of_the_functions(self):
+        asked = ["report", "model.keras", "--data", "digits"]
+        arguments = vars(_tfvn_command.build_parser().parse_args(asked))
+        parameters = inspect.signature(report_command.run).parameters
+        for name, value in arguments.items():
+            if name not in ("command", "path", "data"):
+                assert value == parameters[name].default, name
+        library = inspect.signature(tfvn.report).parameters
+        for name in ("num_samples", "limit", "seed", "outputs"):
+            assert arguments[name] == library[name].default, name
+
+    @pytest.mark.parametrize(
+        ("model", "options", "message"),
+        [
+            ("none.keras", ["--data", "digits"], "Received: none.keras, no such file"),
+            (".", ["--data", "digits"], "a .keras file. Received: ., a directory"),
+            ("text.keras", ["--data", "digits"], "a model that Keras saved"),
+            ("model.keras", ["--data", "digit"], "one of digits, mnist, "),
+            ("model.keras", ["--data", "digit"], "Received: --data digit, which"),
+            ("model.keras", ["--data", "none.npz"], "Received: --data none.npz, which"),
+            ("model.keras", ["--data", "text.keras"], "must be a .npy or .npz file"),
+            ("model.keras", ["--data", "x.npz"], "--data x.npz with ['x']"),
+            ("model.keras", ["--data", "x.npy"], "--data x.npy with one array"),
+            ("model.keras", ["--data", "flat.npz"], "--data flat.npz: Argument `x`"),
+            (
+                "model.keras",
+                ["--data", "digits", "--ood", "flat.npz"],
+                "--ood flat.npz: Argument `x` must have an array for each input",
+            ),
+            ("model.keras", ["--data", "labels.npz"], "an integer from 0 to 9"),
+            ("model.keras", ["--data", "digits", "-o", "a/b"], "--output a/b"),
+            ("model.keras", ["--data", "digits", "--outputs", "x"], "`outputs` must"),
+        ],
+    )
+    def test_mistakes_are_one_line(self, files, capsys, model, options, message):
+        (files / "text.keras").write_text("not a model")
+        x = np.zeros((3, 8, 8, 1))
+        np.savez("x.npz", x=x)
+        np.save("x.npy", x)
+        np.savez("flat.npz", x=np.zeros((3, 64)), y=np.zeros(3))
+        np.savez("labels.npz", x=x, y=np.full(3, 10))
+        assert cli.main(["report", model, *options]) == 2
+        captured = capsys.readouterr()
+        assert captured.err.startswith("tfvn: error: ")
+        assert message in captured.err
+        assert captured.err.count("\n") == 1
+        assert not (files / "report.html").exists()
+
+    def test_a_loss_that_is_not_there(self, files, capsys):
+        layers = [keras.layers.Flatten(), tfvn.KTiedDense(10)]
+        model = keras.Sequential([keras.Input((8, 8, 1)), *layers])
+        model.compile("adam", own_loss)
+        model.save("own.keras")
+        options = ["--data", "digits", "--limit", "5", "--num-samples", "2"]
+        assert cli.main(["report", "own.keras", *options]) == 2
+        assert "say what they are with --outputs" in capsys.readouterr().err
+        assert cli.main(["report", "own.keras", *options, "--outputs", "logits"]) == 0
+
+    def test_sequences_of_several_lengths(self, files, capsys, monkeypatch):
+        ragged = np.fromiter((np.ones(n, np.int32) for n in (1, 2)), dtype=object)
+        pair = (ragged, np.zeros(2))
+        monkeypatch.setattr(tfvn.datasets, "load", lambda *_, **__: pair)
+        assert cli.main(["report", "model.keras", "--data", "imdb"]) == 2
+        assert "pad them as in training" in capsys.readouterr().err
+
+    def test_without_matplotlib(self, files, capsys, monkeypatch):
+        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+        assert cli.main(["report", "model.keras", "--data", "digits"]) == 2
+        assert 'pip install "tfvn[plots]"' in capsys.readouterr().err

@@ -60,6 +60,23 @@ def test_recurrent_page_runs_as_printed(capsys):
     assert "(4, 1) (4, 1)" in capsys.readouterr().out
 
 
+def test_pruning_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "pruning.md")
+    exec(block, {})
+    shown = capsys.readouterr().out.splitlines()
+    assert "pruned   accuracy      NLL" in shown[0]
+    assert shown[-1].startswith("Sparsity(total=0.9")
+
+
+def test_laplace_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "laplace.md")
+    exec(block, {})
+    accuracy, precision, evidence = capsys.readouterr().out.splitlines()[-3:]
+    assert float(accuracy.split()[-1]) > 0.9
+    assert float(precision.split()[-1]) > 0
+    assert float(evidence.split()[-1]) < 0
+
+
 def test_serving_page_runs_as_printed(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # The second asks a server, and runs in tests/serving.
@@ -80,12 +97,40 @@ def test_prediction_page_runs_as_printed(capsys):
     assert scope["answer"].mean.shape == (360, 10)
 
 
+def test_inspecting_page_runs_as_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (block,) = python_blocks(ROOT / "docs" / "inspecting.md")
+    scope = {}
+    exec(block, scope)
+    shown = capsys.readouterr().out
+    # The tables of the page, up to the figures that depend on the training.
+    page = (ROOT / "docs" / "inspecting.md").read_text()
+    for line in (
+        "layer    class          posterior ",
+        "26,910 parameters: 1,280 mean, ",
+    ):
+        assert line in page
+        assert line in shown
+    assert scope["report"].measures["accuracy"] > 0.9
+    assert (tmp_path / "report.html").is_file()
+    assert (tmp_path / "digits.keras").is_file()
+
+
+def test_conversion_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "conversion.md")
+    exec(block, {})
+    shown = capsys.readouterr().out.splitlines()
+    assert float(shown[-2].split()[-1]) > 0.01
+    assert shown[-1] == "same weights True"
+
+
 def test_regression_page_runs_as_printed(capsys):
     (block,) = python_blocks(ROOT / "docs" / "regression.md")
     scope = {}
     exec(block, scope)
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "PredictiveDistribution with num_samples=20:"
+    # On a slow machine a progress bar stands before it.
+    assert "PredictiveDistribution with num_samples=20:" in shown
     assert float(shown[-1].split()[-1]) > 0.8
     assert (scope["lower"] < scope["upper"]).all()
 
@@ -93,9 +138,11 @@ def test_regression_page_runs_as_printed(capsys):
 def test_tying_page_runs_as_printed(capsys):
     (block,) = python_blocks(ROOT / "docs" / "tying.md")
     exec(block, {})
-    *_, full, tied, bound, kind = capsys.readouterr().out.splitlines()
-    accuracies = [float(line.split()[-1]) for line in (full, tied)]
-    assert min(accuracies) > 0.9
+    shown = capsys.readouterr().out
+    *_, bound, kind = shown.splitlines()
+    # On a busy machine a progress bar stands between these lines.
+    full, tied = map(float, re.findall(r"^accuracy: (0\.\d+)$", shown, re.MULTILINE))
+    assert min(full, tied) > 0.9
     assert "is_vacuous=False" in bound
     assert kind == "VarianceDense"
 

@@ -113,6 +113,28 @@ class TestLaws:
         np.testing.assert_array_equal(like(tf.zeros((5, 3))), draw((5, 3), (1, 2)))
 
 
+@pytest.mark.parametrize("draw", [random.normal, normal_of_predictions, random.uniform])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_double_precision_has_all_its_digits(draw, jit_compile):
+    draw = tf.function(draw, jit_compile=jit_compile)
+    noise = draw((1000,), tf.constant([1, 2]), "float64").numpy()
+    # Of numbers drawn in float32, at most a few more digits would be different from zero.
+    assert len(np.unique(np.modf(noise * 2.0**30)[0])) > 900
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("float32", 23), ("float64", 52)])
+def test_the_tails_of_normal_noise_are_finite_and_alike(dtype, bits):
+    # The smallest and the largest of the uniform numbers k / 2^bits.
+    ends = tf.constant([0.0, 1.0 - 2.0**-bits], dtype)
+    low, high = random._invert(ends, tf.constant([1, 2])).numpy()
+    assert np.isfinite(low)
+    np.testing.assert_allclose(-low, high, rtol=1e-3)
+    radius = random._box_muller(ends, tf.zeros_like(ends))[0].numpy()
+    np.testing.assert_allclose(
+        radius, np.sqrt([2 * (bits + 1) * np.log(2), 2.0**-bits]), rtol=1e-3
+    )
+
+
 @pytest.mark.parametrize("draw", [random.normal, random.uniform, random.rademacher])
 def test_xla_makes_its_own_bits_without_asking_at_run_time(draw):
     compiled = tf.function(lambda seed: draw((8, 3), seed), jit_compile=True)
@@ -194,6 +216,13 @@ class TestSeedGenerator:
             assert_uncorrelated(first[:, 0], second[:, 1])
             assert_uncorrelated(first[:, 1], second[:, 0])
 
+    def test_replicas_do_not_draw_the_noise_of_another_seed(self, two_replicas):
+        with two_replicas.scope():
+            generators = [random.SeedGenerator(seed) for seed in range(20)]
+        step = tf.function(lambda: tf.stack([g.next() for g in generators]))
+        seeds = two_replicas.experimental_local_results(two_replicas.run(step))
+        assert len(np.unique(np.concatenate(seeds), axis=0)) == 40
+
     def test_kerass_own_generator_fails_that_test(self, two_replicas):
         with two_replicas.scope():
             generator = keras.random.SeedGenerator(1)
@@ -271,42 +300,3 @@ class TestLayers:
         outputs = two_replicas.run(tf.function(lambda: layer(self.X)))
         first, second = two_replicas.experimental_local_results(outputs)
         assert np.all(first.numpy() != second.numpy())
-
-
-class TestStream:
-    """It says where seeds come from, and nothing else."""
-
-    def test_the_kl_is_added(self):
-        layer = tfvn.MeanFieldDense(2, kl_weight=1.0)
-        with passes.changed(stream=random.Stream([0, 7])):
-            first, second = layer(np.ones((3, 4))), layer(np.ones((3, 4)))
-        assert (first.numpy() != second.numpy()).all()
-        np.testing.assert_allclose(layer.losses[0], layer.kl_divergence(), rtol=1e-6)
-        with passes.changed(adds_kl=False):
-            layer(np.ones((3, 4)))
-        assert layer.losses == []
-
-    @pytest.mark.parametrize("is_compiled", [None, True])
-    def test_noise_under_xla(self, is_compiled):
-        generator = random.SeedGenerator(1)
-
-        @tf.function(jit_compile=True)
-        def draw():
-            stream = random.Stream(tf.constant([0, 7]))
-            with passes.changed(stream=stream, is_compiled=is_compiled):
-                return random.normal((20_000,), generator.next())
-
-        noise = draw().numpy()
-        np.testing.assert_array_equal(draw(), noise)
-        assert_follows(noise, stats.norm())
-        assert generator.state.numpy().tolist() == [1, 0]
-
-    @pytest.mark.parametrize("jit_compile", [False, True])
-    def test_what_is_known_of_xla_is_what_it_finds_out(self, jit_compile):
-        @tf.function(jit_compile=jit_compile)
-        def draw(is_compiled):
-            with passes.changed(is_compiled=is_compiled):
-                return random.normal((50,), (1, 2)), random.rademacher((50,), (3, 4))
-
-        for known, found in zip(draw(jit_compile), draw(None), strict=True):
-            np.testing.assert_allclose(known, found, rtol=1e-5)

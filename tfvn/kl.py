@@ -169,9 +169,9 @@ def monte_carlo(
         `log q(weights) - log p(weights)`, and 0 for weights that are pruned.
     """
     if isinstance(posterior, PrunedWeights):
-        weights = posterior.kept_or_mean(weights)
-        divergence = monte_carlo(posterior.distribution, prior, weights)
-        return posterior.kept_or_zero(divergence)
+        return posterior.kept_or_zero(
+            monte_carlo(posterior.distribution, prior, weights)
+        )
     # Some priors have a pole at zero, and a sampled weight may be exactly zero.
     is_zero = tf.abs(weights) < _SMALLEST_WEIGHT
     off_zero = tf.where(is_zero, tf.cast(_SMALLEST_WEIGHT, weights.dtype), weights)

@@ -93,6 +93,10 @@ class TestFigures:
         np.testing.assert_allclose(
             weight.quantiles, np.quantile([1, 2, 3], [0.05, 0.5, 0.95])
         )
+        # A scale whose square is zero in float32 is not zero.
+        layer.posterior.scale.assign(np.where(scale, 1e-30, 0))
+        (weight,) = tfvn.summary(model).rows[0].weights
+        assert weight.sparsity == 0.75
         layer.posterior.scale.assign(np.zeros((4, 3)))
         (weight,) = tfvn.summary(model).rows[0].weights
         assert weight.sparsity == 1

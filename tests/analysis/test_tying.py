@@ -343,7 +343,7 @@ def variance():
         (mlp, {"rank": 5}, "at most 4 for layer 'last'.* Received: rank=5"),
         (mlp, {"posterior": "variance"}, "Received: posterior='variance'"),
         (mlp, {"layers": "middle"}, r"\['first', 'last'\].* Received: 'middle'"),
-        (mlp, {"layers": []}, r"at least one layer. Received: layers=\[\]"),
+        (mlp, {"layers": []}, r"at least one of the layers .* Received: layers=\[\]"),
         (mlp, {"layers": None}, "Received: None"),
         (variance, {}, "'v', a variance layer.*'g', a Gaussian-dropout layer"),
         (variance, {"layers": "g"}, "no others in `layers`.*multiples of its means"),

@@ -391,3 +391,15 @@ class TestToVariance:
     def test_refuses(self, make, kwargs, words):
         with pytest.raises(ValueError, match=words):
             tfvn.to_variance(model_of(make()), **kwargs)
+
+
+@pytest.mark.parametrize("posterior", ["gaussian_dropout", "mean_field"])
+def test_bound_of_pruned_layer(posterior):
+    layer = tfvn.layers.Dense(3, posterior=posterior)
+    model = keras.Sequential([keras.Input((4,)), layer])
+    pruned = tfvn.prune(model, fraction=0.5)
+    found = pruned.layers[0].posterior
+    ratios = np.square(layer.posterior.mean()) / np.asarray(layer.posterior.variance())
+    expected = np.sum(ratios[np.asarray(found.mask)])
+    bound = tfvn.zero_mean_bound(pruned.layers[0])
+    np.testing.assert_allclose(bound.sum_inverse_alpha, expected, rtol=1e-5)

@@ -13,6 +13,7 @@ from ztests import assert_follows, assert_moments
 import tfvn
 from tfvn.distributions import (
     ARD,
+    DiminishingStudentT,
     LogUniform,
     ZeroMeanBernoulli,
     ZeroMeanNormal,
@@ -28,6 +29,13 @@ ZERO_MEAN = {
     "uniform": (ZeroMeanUniform, lambda s: stats.uniform(-s, 2 * s), 1.0 / 3.0),
     "bernoulli": (ZeroMeanBernoulli, None, 1.0),
 }
+
+
+@pytest.mark.parametrize("df", [0.5, 3.0])
+def test_diminishing_student_t_is_a_student_t_up_to_a_constant(df):
+    x = np.float32([1e-3, 0.4, -2.0, 30.0])
+    difference = DiminishingStudentT(df).log_prob(x) - stats.t(df).logpdf(x)
+    np.testing.assert_allclose(difference, difference[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ZERO_MEAN)

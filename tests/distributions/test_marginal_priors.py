@@ -194,6 +194,15 @@ class TestMarginalPrior:
         count = int(np.sum(np.abs(samples) < small))
         assert stats.binomtest(count, COUNT, inside).pvalue > FAILURE
 
+    @pytest.mark.parametrize(
+        ("noise", "mean_square"),
+        [(tfd.Gamma(3.0, 2.0), 3.0), (tfd.Normal(-1.5, 0.5), 2.5)],
+    )
+    def test_variance_of_a_mixture(self, noise, mean_square):
+        prior = marginal_prior(noise, scale=0.5)
+        assert isinstance(prior, ScaleMixture)
+        assert float(prior.variance()) == pytest.approx(0.25 * mean_square, rel=1e-6)
+
     def test_mass_out_of_reach(self):
         prior = marginal_prior(tfd.Gamma(0.05, 1.0))
         with pytest.raises(ValueError, match=r"must lie between.*probability of 0\.98"):

@@ -29,6 +29,7 @@ from tfvn.distributions import (
     ZeroMeanNormal,
     ZeroMeanUniform,
 )
+from tfvn.distributions.sums_over_weights import exponentials
 from tfvn.kl import log_uniform_molchanov
 
 # What KL(q || LogUniform) leaves out, from E[log|w|] in closed form.
@@ -266,6 +267,17 @@ def test_total_is_the_sum_over_the_weights(law, prior):
     assert each.shape == (4, 3)
     expected = float(tf.reduce_sum(tf.cast(each, tf.float64)))
     assert float(tfvn.kl.total(q, p)) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_total_of_a_copy_does_not_have_the_sums_of_the_original():
+    prior, mean = tfd.Normal(0.2, 0.7), scattered(4, 3)
+    old, new = (scattered(4, 3, low=low) for low in (-3.0, -1.0))
+    original = LogVarianceNormal(mean, old, exponentials(tf.constant(old)))
+    expected = tf.reduce_sum(
+        tfd.kl_divergence(tfd.Normal(mean, tf.exp(0.5 * new)), prior)
+    )
+    found = tfvn.kl.total(original.copy(log_variance=new), prior)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("law", [LogVarianceNormal, tfd.Normal])

@@ -66,6 +66,20 @@ def test_vanishing_factors_of_a_k_tied_layer():
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
 
 
+@pytest.mark.parametrize("estimator", ["local", "flipout", "weights", "mean"])
+def test_sparse_inputs_in_any_order(estimator):
+    layer = tfvn.MeanFieldDense(2, estimator=estimator, kl_weight=1.0, seed=1)
+    indices, values = [[1, 0], [0, 2], [0, 1]], [1.0, 2.0, 3.0]
+    dense = np.zeros((2, 3), "float32")
+    dense[tuple(np.transpose(indices))] = values
+    layer.build(dense.shape)
+    outputs = []
+    for inputs in (tf.SparseTensor(indices, values, dense.shape), dense):
+        layer.seed_generator.state.assign([1, 0])
+        outputs.append(layer(inputs).numpy())
+    np.testing.assert_allclose(*outputs, rtol=1e-5)
+
+
 def test_subclass_with_arguments_of_its_own():
     class Fixed(tfvn.layers.Dense):
         def __init__(self, scale):

@@ -24,6 +24,36 @@ def numpy_normal_kl(mean, scale, prior_scale):
     return np.sum(-np.log(ratio) + 0.5 * (ratio**2 + (mean / prior_scale) ** 2) - 0.5)
 
 
+@pytest.mark.parametrize(
+    ("alias", "expected"),
+    [
+        ("normal", lambda s: tfd.Normal(0.0, s)),
+        # All of the variance of a Kaiming initializer, 2 / fan-in.
+        ("laplace", lambda s: tfd.Laplace(0.0, s / np.sqrt(2.0))),
+        ("horseshoe", lambda s: tfd.Horseshoe(s)),
+        (
+            "spike_and_slab",
+            lambda s: tfd.MixtureSameFamily(
+                tfd.Categorical(probs=[0.5, 0.5]), tfd.Normal(0.0, [s, 0.01 * s])
+            ),
+        ),
+    ],
+)
+@pytest.mark.parametrize("bias_posterior", [None, "mean_field"])
+def test_scale_of_a_prior_is_that_of_kaiming(alias, expected, bias_posterior):
+    layer = tfvn.MeanFieldConv2D(
+        6, 3, groups=2, prior=alias, bias_posterior=bias_posterior
+    )
+    layer.build((None, 5, 5, 4))
+    weights = np.float32([0.02, -0.5, 3.0])
+    wanted = expected(np.float32(np.sqrt(2 / (3 * 3 * 2)))).log_prob(weights)
+    for weight in layer._random_weights:
+        found = weight.prior_distribution.log_prob(weights)
+        # TFP's density of a horseshoe is an approximation.
+        atol = 0.1 if alias == "horseshoe" else 1e-5
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=atol)
+
+
 class TestLayers:
     def scatter(self, layer):
         rng = np.random.default_rng(2)

@@ -332,6 +332,9 @@ class TestGroups:
         scale.assign(1.0)
         model.load_weights(tmp_path / "m.weights.h5")
         assert float(scale) == 3.0
+        model.save(tmp_path / "m.keras")
+        loaded = keras.models.load_model(tmp_path / "m.keras")
+        assert "prior" not in tfvn.variable_groups(loaded)
 
 
 # Each of a kind of variable.

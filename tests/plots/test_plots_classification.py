@@ -67,6 +67,14 @@ class TestReliabilityDiagram:
         assert first.get_linestyle() != second.get_linestyle()
         assert len(ax.child_axes) == 1
 
+    @pytest.mark.parametrize("min_count", [1, 100], ids=["all sure", "none sure"])
+    def test_leaves_the_layout_of_a_figure_alone(self, min_count):
+        figure, axes = plt.subplots(2, 2, layout="constrained")
+        tfvn.plots.reliability_diagram(Y, P, ax=axes[0, 0], min_count=min_count)
+        figure.canvas.draw()
+        heights = [ax.get_position().height for ax in axes.flat]
+        assert min(heights) > 0.3
+
     def test_bad_input(self):
         with pytest.raises(ValueError, match="one integer label for each row"):
             tfvn.plots.reliability_diagram(Y[:2], P)

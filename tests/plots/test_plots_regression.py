@@ -37,7 +37,7 @@ class TestRegressionBand:
 class TestCoverage:
     def test_shows_shares_of_targets(self, legend):
         answer = tfvn.PredictiveDistribution.of_draws("normal", np.zeros((4, 3, 2)))
-        ax = tfvn.plots.coverage(answer, [0.1, -0.1, 1.0, 5.0], num_levels=3)
+        ax = tfvn.plots.coverage(answer, [0.1, -0.1, 1.0, -5.0], num_levels=3)
         (_, line) = ax.lines
         np.testing.assert_allclose(line.get_xdata(), [0.25, 0.5, 0.75])
         np.testing.assert_allclose(line.get_ydata(), [0.5, 0.5, 0.75])

@@ -60,7 +60,9 @@ class TestTrainingCurves:
     def test_one_epoch_on_given_axes(self):
         ax = tfvn.plots.training_curves({"nll": [1.0], "kl": [5.0]})
         assert ax.lines[0].get_marker() == "."
+        assert [tick for tick in ax.get_xticks() if 0.5 <= tick <= 1.5] == [1]
         assert tfvn.plots.training_curves(LOGS, ax) is ax
+        assert ax.get_xlim()[1] > 3
         assert len(ax.child_axes) == 1
 
     def test_bad_input(self):

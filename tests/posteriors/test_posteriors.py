@@ -170,6 +170,18 @@ class TestVariance:
         np.testing.assert_array_equal(layer.posterior.variance(), variance)
         np.testing.assert_array_equal(layer.posterior_distribution().scale, 1.0)
 
+    @pytest.mark.parametrize("noise", ["gaussian", "uniform"])
+    def test_scale_of_zero_has_a_finite_divergence(self, noise):
+        layer = tfvn.VarianceDense(
+            4, noise=noise, prior="normal", kernel_initializer="zeros"
+        )
+        layer.build((None, 3))
+        with tf.GradientTape() as tape:
+            divergence = layer.kl_divergence()
+        gradient = tape.gradient(divergence, layer.posterior.scale.value)
+        assert np.isfinite(divergence)
+        assert np.all(np.isfinite(gradient))
+
     def test_laws(self):
         assert [Variance(n).law for n in ("gaussian", "bernoulli", "uniform")] == [
             "gaussian",
@@ -239,6 +251,86 @@ class TestMeanField:
         assert np.all(scale > 0)
         assert np.all(np.isfinite(np.log(scale)))
         assert np.all(np.isfinite(1 / np.square(scale)))
+
+
+class TestGaussianDropout:
+    def build(self, posterior, layer=tfvn.layers.Dense, shape=(None, 3), **kwargs):
+        layer = layer(posterior=posterior, prior=None, **kwargs)
+        layer.build(shape)
+        return layer
+
+    @pytest.mark.parametrize("alpha", ["layer", "neuron", "weight"])
+    def test_initial_log_alpha(self, alpha):
+        posterior = self.build(GaussianDropout(alpha, initial_log_alpha=-1.5), units=2)
+        np.testing.assert_array_equal(posterior.posterior.log_alpha(), -1.5)
+
+    def test_additive_variances_start_from_the_mean_square(self):
+        layer = self.build(
+            GaussianDropout(parameterization="additive", initial_log_alpha=-1.5),
+            units=2,
+            kernel_initializer=keras.initializers.RandomNormal(0.3, 2.0, seed=1),
+        )
+        square = np.mean(np.square(layer.posterior.mean()))
+        expected = np.exp(-1.5) * square
+        np.testing.assert_allclose(layer.posterior.variance(), expected, rtol=1e-5)
+
+    def test_additive_log_alpha_of_small_means(self):
+        posterior = GaussianDropout(parameterization="additive")
+        posterior = self.build(posterior, units=2).posterior
+        posterior.mean_variable.assign([[1.0, -2.0], [1e-4, 3e-8], [-1e-10, 0.0]])
+        posterior.log_variance_variable.assign(np.full((3, 2), -41.0))
+        mean = posterior.mean().numpy().astype("float64")[:2]
+        limit = np.log(1e8)
+        expected = np.clip(-41.0 - 2 * np.log(np.abs(mean)), -limit, limit)
+        found = posterior.log_alpha().numpy()
+        np.testing.assert_allclose(found[:2], expected, rtol=1e-5)
+        # The largest where the mean is practically zero.
+        expected = [-41.0 - 2 * np.log(1e-10), -41.0 - 2 * np.log(1e-12)]
+        np.testing.assert_allclose(found[2], expected, rtol=1e-5)
+
+    @pytest.mark.parametrize("gradient", [1e3, -1e3, 2.0, -9.0])
+    @pytest.mark.parametrize("alpha", ["layer", "neuron", "weight"])
+    def test_an_update_keeps_alpha_within_its_limits(self, alpha, gradient):
+        posterior = self.build(GaussianDropout(alpha), units=2).posterior
+        variable = posterior.log_alpha_variable
+        optimizer = keras.optimizers.SGD(1.0)
+        optimizer.apply([tf.fill(variable.shape, gradient)], [variable])
+        limit = np.log(1e8)
+        expected = np.clip(-5.0 - gradient, -limit, limit)
+        np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-6)
+
+    @pytest.mark.parametrize("alpha", ["layer", "neuron", "weight"])
+    @pytest.mark.parametrize(
+        ("layer", "arguments", "shape"),
+        [
+            (
+                tfvn.layers.EinsumDense,
+                {"equation": "bmd,dn->bnm", "output_shape": (2, 2)},
+                (1, 2, 3),
+            ),
+            (
+                tfvn.layers.Conv2DTranspose,
+                {"filters": 3, "kernel_size": 2},
+                (1, 3, 3, 2),
+            ),
+            (
+                tfvn.layers.DepthwiseConv2D,
+                {"kernel_size": 2, "depth_multiplier": 2},
+                (1, 3, 3, 3),
+            ),
+        ],
+        ids=["einsum", "transpose", "depthwise"],
+    )
+    def test_variance_is_pushed_by_column(self, layer, arguments, shape, alpha):
+        layer = self.build(GaussianDropout(alpha), layer, shape, **arguments)
+        posterior = layer.posterior
+        variable = posterior.log_alpha_variable
+        variable.assign(np.random.default_rng(0).normal(size=variable.shape))
+        x = np.random.default_rng(1).normal(size=shape).astype("float32")
+        op = LinearOp(layer.linear_op, layer.factored_op)
+        pushed = posterior.push_variance(op, tf.constant(x**2))
+        expected = layer.linear_op(x**2, posterior.distribution().variance())
+        np.testing.assert_allclose(pushed, expected, rtol=1e-5)
 
 
 class TestGet:

@@ -74,7 +74,20 @@ def assert_same_distribution(first, second):
         score = distance / np.maximum(error, 1e-6)
         assert score.max() < ztests.threshold(score.size)
     for one, other in zip(*(draws.T for draws in flat), strict=True):
-        assert stats.ks_2samp(one, other).pvalue > ztests.FAILURE / len(center)
+        ranks = np.split(without_rounding(np.concatenate([one, other])), [len(one)])
+        assert stats.ks_2samp(*ranks).pvalue > ztests.FAILURE / len(center)
+
+
+def without_rounding(values):
+    """Ranks of numbers, the same for those that differ by no more than rounding.
+
+    Dropout has few outcomes. Where one of them is rounded in another way in other batches,
+    a Kolmogorov-Smirnov test takes it for two.
+    """
+    order = np.argsort(values)
+    ranks = np.zeros(len(values))
+    ranks[order[1:]] = np.cumsum(np.diff(values[order]) > 2e-7)
+    return ranks
 
 
 @pytest.mark.one_in(2)

@@ -4,6 +4,7 @@ import keras
 import models
 import numpy as np
 import pytest
+import tensorflow as tf
 import ztests
 from keras import layers
 from models import CLASSES, FEATURES, X, sequential
@@ -54,6 +55,15 @@ class TestEdges:
         assert empty.entropy.shape == (0,)
         assert "nan" not in repr(empty)
         assert tfvn.mean_predict(model, X[:0]).shape == (0, CLASSES)
+
+    @pytest.mark.parametrize("policy", ["float64", "mixed_float16"])
+    def test_what_draws_share_is_of_the_type_of_the_layer(self, policy):
+        layer = tfvn.MeanFieldDense(2, dtype=policy)
+        layer.build((None, 4))
+        inputs = tf.ones((3, 4), "float32")
+        prepared = layer.prepare(inputs)
+        assert {part.dtype.name for part in prepared} == {layer.compute_dtype}
+        assert layer.redraw(prepared, 5).dtype == layer(inputs).dtype
 
     def test_half_precision(self):
         with_half = {"dtype": "mixed_float16"}

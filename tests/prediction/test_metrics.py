@@ -72,6 +72,18 @@ def test_adaptive_bins_of_one_confidence_are_one_bin():
     assert measured(metric, np.array([0] * 4 + [1] * 4), y_pred) == pytest.approx(0.25)
 
 
+def test_adaptive_bins_tell_confidences_near_one_apart():
+    # Half of the rows are less sure than they could be, half of them surer: in one bin
+    # the two errors would cancel.
+    confidence = np.repeat([1.0 - 2e-4, 1.0 - 1e-6], 5_000)
+    y_true = np.zeros(10_000, "int32")
+    y_true[-2:] = 1
+    expected = 0.5 * 2e-4 + 0.5 * (4e-4 - 1e-6)
+    metric = tfvn.metrics.ExpectedCalibrationError(num_bins=2, binning="adaptive")
+    y_pred = np.stack([confidence, 1.0 - confidence], axis=1)
+    assert measured(metric, y_true, y_pred) == pytest.approx(expected, rel=1e-2)
+
+
 @pytest.mark.parametrize("weight", [0.01, 1.0, 100.0])
 def test_adaptive_bins_know_only_the_ratios_of_weights(weight):
     # Half of the rows are sure and wrong, half of them not so sure and right.
@@ -150,6 +162,15 @@ def test_ties_count_half():
     assert measured(tfvn.metrics.OODAUROC(), y, scores) == pytest.approx(
         expected, abs=1e-6
     )
+
+
+def test_scores_at_the_threshold_are_taken():
+    # 95 % of the examples from outside have at least a score of 0.5.
+    outside, inside = np.full(20, 0.5), np.repeat([0.5, 0.1], [3, 7])
+    outside[0] = 0.0
+    metric = tfvn.metrics.FPR95()
+    metric.update_state(np.repeat([1, 0], [20, 10]), np.concatenate([outside, inside]))
+    assert float(metric.result()) == pytest.approx(0.3)
 
 
 def test_risk_coverage():

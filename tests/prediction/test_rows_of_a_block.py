@@ -87,3 +87,25 @@ def test_rows_do_not_depend_on_those_after_them(make):
     assert expected.std(1).max() > 1e-3
     for rows in (10, 1):
         np.testing.assert_allclose(predict(X[:rows]), expected[:rows], atol=1e-5)
+
+
+@pytest.mark.parametrize("estimator", ["local", "flipout"])
+def test_rows_of_all_blocks_and_batches_have_noise_of_their_own(estimator):
+    layer = tfvn.MeanFieldDense(3, estimator=estimator, scale_initializer=0.5)
+    model = keras.Sequential([keras.Input((FEATURES,)), layer])
+
+    def predict(**kwargs):
+        return tfvn.ensemble_predict(
+            model,
+            np.ones((100, FEATURES)),
+            num_samples=10,
+            seed=1,
+            outputs="regression",
+            return_samples=True,
+            **kwargs,
+        ).samples
+
+    samples = predict(batch_size=32)
+    assert len(np.unique(samples.reshape(100, -1), axis=0)) == 100
+    # A block of 16 rows has its seed, whatever the batch that it is in.
+    np.testing.assert_allclose(predict(batch_size=16), samples, atol=1e-5)

@@ -48,6 +48,10 @@ def adapted_weights(model):
     model.layers[0].lora_kernel_b.assign(np.ones((2, 5)))
 
 
+def changed_precision(model):
+    model.layers[0].dtype_policy = "mixed_bfloat16"
+
+
 class Scaled(keras.Layer):
     """A layer with state that is no variable."""
 
@@ -66,6 +70,7 @@ CHANGES = [
     (lambda: layers.Dropout(0.1), changed_rate),
     (lambda: layers.Dense(5, "tanh"), adapted_weights),
     (Scaled, changed_own_state),
+    (lambda: layers.Dense(5, lambda x: 5.0 * x), changed_precision),
 ]
 
 

@@ -1,6 +1,7 @@
 """What can be exported, what is refused, and what an export says about itself."""
 
 import json
+import logging
 
 import keras
 import numpy as np
@@ -9,11 +10,40 @@ import tensorflow as tf
 from loader import LoadedModel
 
 import tfvn
+from tfvn.serving.endpoints import Endpoints
 
 
 def regression(**kwargs):
     layer = tfvn.VarianceDense(2, prior=None, **kwargs)
     return keras.Sequential([keras.Input((3,)), layer], name="regression")
+
+
+@pytest.mark.parametrize(
+    ("layers", "has_mean"),
+    [
+        ([tfvn.MeanFieldDense], True),
+        ([tfvn.VarianceDense], False),
+        # A prediction with the means of one layer and zeros of the other is a guess.
+        ([tfvn.MeanFieldDense, tfvn.VarianceDense], False),
+        ([tfvn.VarianceDense, tfvn.MeanFieldDense], False),
+    ],
+)
+def test_mean_is_served_only_if_all_weights_have_one(layers, has_mean):
+    model = keras.Sequential([keras.Input((3,)), *(layer(3) for layer in layers)])
+    assert Endpoints(model, 2, ["regression"]).has_mean == has_mean
+
+
+def test_tensorflow_has_nothing_to_warn_of(tmp_path):
+    records = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = records.append
+    logger = tf.get_logger()
+    logger.addHandler(handler)
+    try:
+        tfvn.export_ensemble(regression(), tmp_path / "m", 2, outputs="regression")
+    finally:
+        logger.removeHandler(handler)
+    assert not [record.getMessage() for record in records]
 
 
 class TestModels:

@@ -41,8 +41,9 @@ class TestInspect:
         model.save(tmp_path / "model.keras")
         assert cli.main(["inspect", str(tmp_path / "model.keras")]) == 0
         text = capsys.readouterr().out
-        assert text.startswith("small, a Sequential with ")
-        assert "KTiedDense  k_tied     gaussian  local" in text
+        assert text == f"{tfvn.summary(model)}\n"
+        assert text.startswith("small, a Sequential\n")
+        assert "KTiedDense  KTied()    none   local" in text
 
     def test_other_savedmodels(self, tmp_path, capsys):
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])

@@ -101,6 +101,10 @@ class TestNumbers:
         (tmp_path / "3").mkdir()
         assert versions.resolve(tmp_path) == second
         assert versions.resolve(first) == first
+        # By number: as texts, 9 comes after 10.
+        for number in (10, 9):
+            draft_versions(tmp_path, number)
+        assert versions.resolve(tmp_path).name == "10"
 
 
 class TestPlaces:

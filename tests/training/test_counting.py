@@ -158,10 +158,16 @@ class TestSaved:
     def test_weights_of_a_stock_model(self, tmp_path):
         stock = keras.Sequential([keras.Input((4,)), *sequential().layers])
         stock.save_weights(tmp_path / "stock.weights.h5")
+        weights = stock.get_weights()
         model = sequential()
         model.load_weights(tmp_path / "stock.weights.h5")
+        for one, other in zip(weights, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(one, other)
         model.save_weights(tmp_path / "ours.weights.h5")
+        stock.set_weights([np.zeros_like(weight) for weight in weights])
         stock.load_weights(tmp_path / "ours.weights.h5")
+        for one, other in zip(weights, stock.get_weights(), strict=True):
+            np.testing.assert_array_equal(one, other)
 
     @pytest.mark.parametrize("fitted", [True, False])
     def test_the_data_at_hand_win(self, tmp_path, fitted):

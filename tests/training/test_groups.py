@@ -168,6 +168,51 @@ class TestOptimizers:
         assert optimizer.groups["mean"] is not optimizer.groups["scale"]
         assert optimizer.learning_rates()["scale"] == pytest.approx(0.01)
 
+    @pytest.mark.parametrize("switched", [False, True])
+    def test_loss_scale_factor(self, data, switched):
+        """A factor as of half precision changes no update, and is saved."""
+        updated = []
+        for factor in (None, 1024.0):
+            optimizer = GroupOptimizer({"mean": "sgd"}, loss_scale_factor=factor)
+            if switched:
+                optimizer.add_switches()
+            assert float(optimizer.scale_loss(1.0)) == (factor or 1.0)
+            copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+            assert float(copy.scale_loss(1.0)) == (factor or 1.0)
+            keras.utils.set_random_seed(1)
+            model = tfvn.Sequential([keras.Input((4,)), tfvn.MeanFieldDense(2)])
+            model.compile(optimizer, "mse", run_eagerly=True)
+            model.fit(*data, verbose=0)
+            updated.append([v.numpy() for v in model.trainable_variables])
+        for one, other in zip(*updated, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+    def test_gradients_without_variables(self):
+        """They belong to the variables in the order in which these were given."""
+        for is_switched in (False, True):
+            model = make_model()
+            optimizer = GroupOptimizer(
+                {
+                    "mean": keras.optimizers.SGD(1.0),
+                    "default": keras.optimizers.SGD(2.0),
+                }
+            )
+            if is_switched:
+                optimizer.add_switches()
+            variables = model.trainable_variables
+            optimizer.build(variables)
+            before = [v.numpy() for v in variables]
+            gradients = [np.full(v.shape, 0.5 * i) for i, v in enumerate(variables)]
+            optimizer.apply([keras.ops.cast(g, "float32") for g in gradients])
+            means = {id(v) for v in tfvn.variable_groups(model)["mean"]}
+            for start, gradient, variable in zip(
+                before, gradients, variables, strict=True
+            ):
+                rate = 1.0 if id(variable) in means else 2.0
+                np.testing.assert_allclose(
+                    variable.numpy(), start - rate * gradient, rtol=1e-5, atol=1e-5
+                )
+
     def test_unknown_group(self):
         with pytest.raises(
             ValueError, match=r"groups of variables.*Received:.*'sigma'"
@@ -227,6 +272,13 @@ class TestAlternateGroups:
             assert still == {rest}
             # Its optimizer has not moved either: slots and step count.
             assert idle == {rest}
+        # Each optimizer counts its own steps, and the one around them all.
+        counts = {
+            name: int(optimizer.iterations.numpy())
+            for name, optimizer in model.optimizer.groups.items()
+        }
+        assert counts == {"mean": 8, "scale": 4, "default": 12}
+        assert int(model.optimizer.iterations.numpy()) == 12
 
     def test_does_not_retrace(self, data):
         model = make_model()

@@ -7,6 +7,7 @@ import tensorflow as tf
 from training_models import still
 
 import tfvn
+from tfvn.training import draws
 
 ROWS, STEPS = 4, 5
 
@@ -47,6 +48,24 @@ def nll_of(model, x, y, sample_weight=None, **options):
 
 REDUCTIONS = ("mean", "log_mean_exp")
 POINTS = np.random.default_rng(1).normal(size=(2, ROWS, 3)).astype("float32")
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("estimator", ["local", "weights"])
+def test_masks_of_draws_with_noise(estimator, reduction):
+    """Draws in one pass, over repeated rows, and one by one."""
+    x, y = sequences()
+    model = masked_model(estimator, scale_initializer=1e-6)
+    assert draws._can_repeat_rows(model, tf.constant(x)) == (estimator == "local")
+    found = []
+    for num_samples in (1, 3):
+        options = {"num_samples": num_samples, "sample_reduction": reduction}
+        # In a graph: eager steps of `train_on_batch` get arrays, which are not repeated.
+        model.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=False, **options)
+        found += model.fit(x, y, verbose=0).history["nll"]
+    one, three = found
+    assert one < 100  # the padding is not in it
+    assert three == pytest.approx(one, rel=1e-3)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)

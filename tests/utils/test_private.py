@@ -120,6 +120,35 @@ class TestModels:
         outputs = keras.layers.LSTM(2, return_state=True)(keras.Input((4, 3)))
         assert [private.history(output)[1] for output in outputs] == [0, 1, 2]
 
+    def test_call_of(self):
+        dense, inputs = keras.layers.Dense(3), keras.Input((3,))
+        middle = dense(inputs)
+        assert private.call_of(middle) == (dense, 0, [inputs])
+        assert private.call_of(dense(middle)) == (dense, 0, [middle])
+
+    def test_replace_layer(self):
+        first, second = keras.layers.Dense(1), keras.layers.Dense(2)
+        layer = keras.Layer()
+        layer.some, layer.last = [first, second], keras.layers.Dense(3)
+        new = keras.layers.Dense(4)
+        private.replace_layer(layer, first, new, "some", [new, second])
+        assert private.layers_inside(layer) == [new, second, layer.last]
+        assert list(layer.some) == [new, second]
+        # Attributes that hold all layers are not the layer's own.
+        holders = [
+            name
+            for name, value in vars(layer).items()
+            if isinstance(value, list | tuple) and any(v is new for v in value)
+        ]
+        assert [n for n in holders if not private.is_own_attribute(n)] == ["some"]
+
+    def test_set_own_trainable(self):
+        inside = keras.layers.Dense(1)
+        model = keras.Sequential([keras.Input((2,)), inside])
+        private.set_own_trainable(model, value=False)
+        assert model.trainable_variables == []
+        assert inside.trainable
+
     def test_nodes(self):
         inputs = keras.Input((3,))
         dense = keras.layers.Dense(3)
@@ -212,6 +241,13 @@ class TestModels:
 
 
 class TestVariables:
+    def test_own_variables(self):
+        layer = keras.layers.BatchNormalization()
+        model = keras.Sequential([keras.Input((2,)), layer])
+        assert private.own_variables(model) == []
+        names = [variable.name for variable in private.own_variables(layer)]
+        assert names == ["gamma", "beta", "moving_mean", "moving_variance"]
+
     def test_tracking(self):
         layer, variable = keras.Layer(), keras.Variable(1.0)
         private.track_variable(layer, variable)
@@ -424,3 +460,34 @@ class TestData:
 
         assert count().numpy().tolist() == [0, 1, 2]
         assert found == [[]]
+
+
+def test_custom_objects_too():
+    def inner():
+        raise AssertionError
+
+    def outer():
+        raise AssertionError
+
+    with (
+        keras.saving.custom_object_scope({"outer": outer}),
+        private.custom_objects_too({"inner": inner}),
+    ):
+        assert keras.saving.get_registered_object("inner") is inner
+        assert keras.saving.get_registered_object("outer") is outer
+    assert keras.saving.get_registered_object("inner") is None
+
+
+def test_lambda_arguments():
+    def shape_of(shape):
+        return shape
+
+    layer = keras.layers.Lambda(
+        abs, output_shape=shape_of, mask=shape_of, arguments={"a": 1}
+    )
+    assert private.lambda_arguments(layer) == {
+        "function": abs,
+        "output_shape": shape_of,
+        "mask": shape_of,
+        "arguments": {"a": 1},
+    }

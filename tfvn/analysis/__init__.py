@@ -2,12 +2,12 @@
 
 from tfvn.analysis.conversion import from_deterministic, to_deterministic
 from tfvn.analysis.curves import PruningCurve, pruning_curve
-from tfvn.analysis.fit_scales import fit_scales
 from tfvn.analysis.jensen import JensenGap, jensen_gap
 from tfvn.analysis.laplace import last_layer_laplace
 from tfvn.analysis.pruning import Sparsity, prune, sparsity
+from tfvn.analysis.scale_fitting import fit_scales
 from tfvn.analysis.spectrum import explained_variance
-from tfvn.analysis.summary import Summary, summary
+from tfvn.analysis.summaries import Summary, summary
 from tfvn.analysis.tying import tie
 from tfvn.analysis.zero_mean import ZeroMeanBound, to_variance, zero_mean_bound
 

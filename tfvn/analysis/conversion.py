@@ -9,9 +9,9 @@ from tfvn import estimators, posteriors, priors
 from tfvn.analysis.copies import BayesianCopier, compile_alike
 from tfvn.analysis.counterparts import (
     LayerState,
-    chosen_layers,
     counterpart_of,
     layer_states,
+    layers_to_convert,
 )
 from tfvn.analysis.starting_scales import check_posterior, start, typical_weight
 from tfvn.layers import LikelihoodHead
@@ -20,9 +20,10 @@ from tfvn.posteriors import Posterior
 from tfvn.prediction.drawn_model import PlainCopier
 from tfvn.training import Model
 from tfvn.utils import private
+from tfvn.utils.custom_objects import with_functions
 from tfvn.utils.models import all_layers, functional_graph
 from tfvn.utils.replaced_layers import WithReplacedLayers, paths_to
-from tfvn.utils.validation import check_number
+from tfvn.utils.validation import check_count, check_number
 
 __all__ = [
     "LayerState",
@@ -88,7 +89,7 @@ def from_deterministic(
         kl_weight: As in `tfvn.layers.Dense`.
         bias_posterior: Posterior of the biases; `None` keeps plain biases.
         bias_prior: Prior of random biases.
-        seed: Integer, from which each new layer gets its own seed.
+        seed: Integer of at least 0, from which each new layer gets its own seed.
 
     Returns:
         A `tfvn.Sequential` or `tfvn.Model`, compiled as the original is, with a new
@@ -109,6 +110,7 @@ def from_deterministic(
     """
     _check_model(model)
     scale = check_number("scale", scale, above=0)
+    seed = check_count("seed", seed, least=0, or_none=True)
     arguments = {
         "posterior": _checked_posterior("posterior", posterior),
         "prior": prior,
@@ -119,7 +121,7 @@ def from_deterministic(
         and _checked_posterior("bias_posterior", bias_posterior),
         "bias_prior": bias_prior,
     }
-    chosen = chosen_layers(model, layers)
+    chosen = layers_to_convert(model, layers)
     return _Converter(chosen, scale, arguments, seed).copy(model)
 
 
@@ -223,17 +225,21 @@ class _Converter(BayesianCopier):
                 f"Received: layer {layer.name!r} of type {type(layer).__name__}"
             )
         self._made.add(id(layer))
-        config = {k: v for k, v in layer.get_config().items() if k not in NOT_TAKEN}
         arguments = dict(self._arguments)
         if "bias" not in _weights(layer):
             arguments["bias_posterior"] = None
         if self._seeds is not None:
             arguments["seed"] = int(self._seeds[self._chosen[id(layer)]])
+        left_out = {*NOT_TAKEN, *arguments}
+        config = {k: v for k, v in layer.get_config().items() if k not in left_out}
+        config = with_functions(layer, config)
         counterpart: Any = counterpart_of(layer)
         if issubclass(counterpart, LikelihoodHead):
             # Its config has the arguments of the dense layer as they were given.
-            arguments = _serialized(arguments)
-        return counterpart.from_config({**config, **arguments})
+            return counterpart.from_config({**config, **_serialized(arguments)})
+        dtype = keras.dtype_policies.get(config.pop("dtype"))
+        # Not `from_config`, which would wrap the errors about arguments.
+        return counterpart(**config, **arguments, dtype=dtype)
 
     def fill(self, layer: Any, new: Any) -> None:
         weights = _weights(layer)

@@ -1,5 +1,6 @@
 """What functions that return a changed copy of a model share."""
 
+import types
 from typing import Any
 
 import keras
@@ -24,6 +25,7 @@ class BayesianCopier(ModelCopier):
 
     def copy(self, model: Any) -> Any:
         """Returns the copy of a model, compiled as the original is."""
+        _refuse_shared_priors(model)
         copy = super().copy(model)
         compile_alike(model, copy)
         return copy
@@ -85,4 +87,34 @@ def compile_alike(model: keras.Model, copy: keras.Model) -> None:
 def _new(part: Any) -> Any:
     """Returns a new optimizer or metric with the same arguments, and anything else as is."""
     has_state = isinstance(part, keras.optimizers.Optimizer | keras.metrics.Metric)
-    return type(part).from_config(part.get_config()) if has_state else part
+    if not has_state:
+        return part
+    functions = [v for v in vars(part).values() if isinstance(v, types.FunctionType)]
+    known = {keras.saving.get_registered_name(f): f for f in functions}
+    # Keras would also take the name of the metric for the function.
+    known.pop(part.name, None)
+    try:
+        with private.custom_objects_too(known):
+            return type(part).from_config(part.get_config())
+    except (TypeError, NotImplementedError) as error:
+        raise ValueError(
+            "Optimizers and metrics of a copy are made from the configs of the original's; "
+            "expected classes whose `get_config` returns the arguments of the constructor. "
+            "Otherwise compile the model without it, and the copy with it. Received: "
+            f"{part.name!r} of type {type(part).__name__}, which Keras cannot make again"
+        ) from error
+
+
+def _refuse_shared_priors(model: keras.Model) -> None:
+    """Raises if layers share a trained prior, because each copy would have its own."""
+    users: dict[int, list[str]] = {}
+    for layer in stochastic_layers(model):
+        for variable in layer.variable_groups.get("prior", []):
+            users.setdefault(id(variable), []).append(layer.name)
+    shared = [names for names in users.values() if len(names) > 1]
+    if shared:
+        raise ValueError(
+            "The layers of a copy can't share a prior that is trained; expected a prior "
+            "with its own variables for each layer. "
+            f"Received: layers {shared[0]} with the same variable"
+        )

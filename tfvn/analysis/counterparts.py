@@ -112,15 +112,16 @@ def layer_states(model: keras.Layer) -> list[LayerState]:
     """
     return [
         LayerState(
-            layer, is_random(layer), counterpart_of(layer), reason_against(layer)
+            layer,
+            is_random=is_random(layer),
+            counterpart=counterpart_of(layer),
+            reason=reason_against(layer),
         )
-        if not is_random(layer)
-        else LayerState(layer, True, None, None)
         for layer in _units(model, set())
     ]
 
 
-def chosen_layers(model: Any, chosen: Any) -> list[keras.Layer]:
+def layers_to_convert(model: Any, chosen: Any) -> list[keras.Layer]:
     """Returns the layers of a model that a `layers` argument means, or raises.
 
     Args:

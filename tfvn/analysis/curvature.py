@@ -69,7 +69,7 @@ class KroneckerCurvature:
     @property
     def right(self) -> Array:
         """The mean of the Hessians."""
-        return self._right / self._total
+        return self._right / (self._total or 1.0)
 
     def add(self, features: Array, hessians: OutputHessians, weights: Array) -> None:
         """Adds some examples."""

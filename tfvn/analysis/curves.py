@@ -7,14 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfvn.analysis.pruning import (
-    ALL,
-    LAYER,
-    PruningCopier,
-    Ranking,
-    check_fraction,
-    chosen_layers,
-)
+from tfvn.analysis.pruning import PruningCopier
+from tfvn.analysis.ranking import LAYER, Ranking, check_fraction
+from tfvn.analysis.selection import ALL, chosen_layers
 from tfvn.analysis.weight_scores import AUTO
 from tfvn.prediction import ensemble_predict, metrics
 from tfvn.utils.validation import check_number
@@ -117,6 +112,11 @@ def pruning_curve(
 
     - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), figure 5
     """
+    if y is None or not np.size(y):
+        raise ValueError(
+            "Argument `y` must have a label for each example, also if `x` is a data set. "
+            f"Received: y={y!r}"
+        )
     ranking = Ranking(chosen_layers(model, layers), by, scope)
     shares = _checked_fractions(fractions, ranking)
     copier = PruningCopier(model, ranking.masks_of(shares[0]))
@@ -133,8 +133,12 @@ def pruning_curve(
         probabilities = _probabilities(answer)
         accuracies.append(_measure(metrics.EnsembleAccuracy(), y, probabilities))
         nlls.append(_measure(metrics.EnsembleNLL(), y, probabilities))
-    arrays = (np.array(values, "float64") for values in (shares, accuracies, nlls))
-    return PruningCurve(*arrays, num_samples=num_samples)
+    return PruningCurve(
+        fractions=np.array(shares, "float64"),
+        accuracy=np.array(accuracies),
+        nll=np.array(nlls),
+        num_samples=num_samples,
+    )
 
 
 def _checked_fractions(fractions: Any, ranking: Ranking) -> list[float]:

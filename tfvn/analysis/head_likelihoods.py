@@ -19,8 +19,15 @@ Array = np.ndarray
 class HeadLikelihood:
     """A likelihood of targets."""
 
-    # Whether the standard deviation of the noise is to be found.
-    noise_is_unknown = False
+    @property
+    def noise_is_unknown(self) -> bool:
+        """Whether the standard deviation of the noise is to be found."""
+        return False
+
+    @property
+    def known_scale(self) -> float | None:
+        """The standard deviation of the noise, if it is one known number."""
+        return None
 
     def targets_per_output(self, outputs: int) -> int:
         """Returns the size of the last axis of the targets."""
@@ -112,8 +119,13 @@ class Gaussian(HeadLikelihood):
     scale: Any = None
 
     @property
-    def noise_is_unknown(self) -> bool:  # type: ignore[override]
+    def noise_is_unknown(self) -> bool:
         return self.scale is None
+
+    @property
+    def known_scale(self) -> float | None:
+        is_number = self.scale is not None and np.ndim(self.scale) == 0
+        return float(self.scale) if is_number else None
 
     def hessians(self, outputs: Array) -> OutputHessians:
         scale = 1.0 if self.scale is None else self.scale

@@ -17,7 +17,13 @@ from tfvn.layers.base import RandomWeightsLayer
 from tfvn.layers.core.joint_dense import JointDense
 from tfvn.layers.heads import LearnedScale, LikelihoodHead
 from tfvn.likelihoods import Normal
-from tfvn.prediction.kinds import AUTO, find_kinds, last_activation, name_of
+from tfvn.prediction.kinds import (
+    AUTO,
+    activations_named,
+    find_kinds,
+    last_activation,
+    name_of,
+)
 from tfvn.prediction.outputs import (
     BINARY_LOGITS,
     BINARY_PROBABILITIES,
@@ -33,14 +39,15 @@ from tfvn.utils.validation import check_number
 _AFTER = (keras.layers.Activation, keras.layers.Softmax, LearnedScale)
 
 _LINEAR = keras.activations.linear
-# For each kind of outputs: the activations that make them from the outputs of a kernel.
+# For each kind of outputs: the names of the activations that make them from the outputs
+# of a kernel.
 _ACTIVATIONS = {
-    LOGITS: (_LINEAR, keras.activations.log_softmax),
-    PROBABILITIES: (keras.activations.softmax, keras.ops.softmax),
-    BINARY_LOGITS: (_LINEAR,),
-    BINARY_PROBABILITIES: (keras.activations.sigmoid, keras.ops.sigmoid),
-    REGRESSION: (_LINEAR,),
-    "normal": (_LINEAR,),
+    LOGITS: ("linear", "log_softmax"),
+    PROBABILITIES: ("softmax",),
+    BINARY_LOGITS: ("linear",),
+    BINARY_PROBABILITIES: ("sigmoid",),
+    REGRESSION: ("linear",),
+    "normal": ("linear",),
 }
 
 
@@ -143,13 +150,8 @@ def _makes(node: Any, symbol: Any) -> bool:
 
 
 def _check_dense(layer: Any) -> None:
-    is_plain = type(layer).__dict__.get("call", keras.layers.Dense.call)
-    is_dense = (
-        isinstance(layer, keras.layers.Dense)
-        and not isinstance(layer, RandomWeightsLayer)
-        and is_plain is keras.layers.Dense.call
-        and type(layer).call is keras.layers.Dense.call
-    )
+    # A subclass with its own call may compute anything.
+    is_dense = getattr(type(layer), "call", None) is keras.layers.Dense.call
     is_fitted = isinstance(layer, JointDense) and layer.posterior.is_fitted
     if is_dense or is_fitted:
         return
@@ -215,14 +217,14 @@ def _check_loss(model: keras.Model, kind: Any) -> None:
         )
 
 
-def _check_activations(head: Head, kind: Any, allowed: tuple[Any, ...]) -> None:
+def _check_activations(head: Head, kind: Any, allowed: tuple[str, ...]) -> None:
     layers = [head.dense, *reversed(head.after)]
     found = [last_activation(x) for x in layers if not isinstance(x, LearnedScale)]
     applied = [f for f in found if f is not None and f is not _LINEAR] or [_LINEAR]
-    if len(applied) > 1 or applied[0] not in allowed:
+    if len(applied) > 1 or applied[0] not in activations_named(*allowed):
         names = [getattr(function, "__name__", str(function)) for function in applied]
         raise ValueError(
-            f"Outputs of kind {name_of(kind)!r} must come from the last dense layer by "
-            f"{' or '.join(repr(function.__name__) for function in allowed[:1])}, whose "
-            f"curvature is known. Received: activations {names}"
+            f"Outputs of kind {name_of(kind)!r} must come from the last dense layer by one "
+            f"activation out of {list(allowed)}, whose curvature is known. "
+            f"Received: activations {names}"
         )

@@ -202,12 +202,10 @@ class _Scan:
         self._check(evidence, prior_precision)
         unknown = self._likelihood.noise_is_unknown
         prior, noise = evidence.maximise(prior_precision, None if unknown else 1.0)
-        scale = getattr(self._likelihood, "scale", None)
-        is_number = scale is not None and np.ndim(scale) == 0
         posterior = posterior_class(
             prior_precision=prior,
             log_marginal_likelihood=evidence.value(prior, noise),
-            noise_scale=noise**-0.5 if unknown else float(scale) if is_number else None,
+            noise_scale=noise**-0.5 if unknown else self._likelihood.known_scale,
         )
         return spectrum, posterior, 1.0 / (noise * spectrum.values + prior)
 
@@ -244,7 +242,7 @@ class _FeatureCopier(ModelCopier):
         return any(layer is removed for removed in self._removed)
 
     def new_layer(self, layer: Any) -> keras.Layer:
-        return keras.layers.Identity(name=layer.name, dtype=layer.dtype_policy)
+        return keras.layers.Identity(name=layer.name, dtype=layer.dtype_policy.name)
 
     def fill(self, layer: Any, new: Any) -> None:
         """Does nothing: an identity has no variables."""

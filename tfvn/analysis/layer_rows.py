@@ -9,7 +9,8 @@ import keras
 import numpy as np
 from tensorflow_probability import distributions as tfd
 
-from tfvn import layers, passes
+from tfvn import passes
+from tfvn.analysis.counterparts import counterpart_of, reason_against
 from tfvn.analysis.spread import spread_of
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.layers.noise.base import NoiseLayer, NoisyKernelLayer
@@ -25,21 +26,6 @@ _AMOUNTS = ("rate", "stddev", "dropout", "recurrent_dropout")
 
 # Arguments of a distribution that say nothing about its shape.
 _TECHNICAL = ("name", "dtype", "validate_args", "allow_nan_stats")
-
-# The layers whose kernels are random, one for each linear op.
-_WITH_RANDOM_WEIGHTS = (
-    layers.Dense,
-    layers.EinsumDense,
-    layers.Conv1D,
-    layers.Conv2D,
-    layers.Conv3D,
-    layers.Conv2DTranspose,
-    layers.DepthwiseConv2D,
-    layers.LSTM,
-    layers.LSTMCell,
-    layers.GRU,
-    layers.GRUCell,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +60,7 @@ class LayerRow:
         parameters: The number of parameters in each group: `"mean"`, `"scale"`,
             `"other"`.
         remark: What noise a layer draws; for a plain layer, which layer of this library
-            does the same with random weights, or `"none"`.
+            does the same with random weights, or why there is none.
         estimator: The alias of the estimator of a random layer, otherwise `None`.
         kl: What the layer adds to the KL, in nats; `None` if it adds nothing.
         is_estimated: Whether `kl` is an estimate from one sample.
@@ -216,11 +202,11 @@ def _noise(layer: Any) -> str:
 
 
 def _counterpart(layer: Any) -> str:
-    """Names the layer of this library that has random weights and does the same."""
-    for cls in _WITH_RANDOM_WEIGHTS:
-        if type(layer) in cls.__mro__:
-            return f"tfvn.layers.{cls.__name__}"
-    return "none"
+    """Names the layer of this library that a layer can become, or says why there is none."""
+    found = counterpart_of(layer)
+    if found is not None:
+        return f"tfvn.layers.{found.__name__}"
+    return f"none: {reason_against(layer)}"
 
 
 def count_by_group(variables: list[Any]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from tfvn.layers.base import RandomWeightsLayer
 from tfvn.layers.heads import LikelihoodHead
 from tfvn.layers.recurrent.base_layer import StochasticRNN
 from tfvn.posteriors import Posterior
+from tfvn.utils.custom_objects import with_functions
 
 
 class PosteriorCopier(BayesianCopier):
@@ -52,7 +53,7 @@ class PosteriorCopier(BayesianCopier):
     def new_layer(self, layer: Any) -> keras.Layer:
         inside = _with_weights(layer)
         posterior = self.new_posterior(inside)
-        config = self.changed_config(inside, layer.get_config())
+        config = self.changed_config(inside, with_functions(layer, layer.get_config()))
         made, config = _with_posterior(layer, config, posterior)
         return made.from_config(config)
 

@@ -4,32 +4,25 @@ import dataclasses
 from typing import Any
 
 import keras
-import numpy as np
 
 from tfvn import posteriors
-from tfvn.analysis.copies import BayesianCopier, checked_layers
-from tfvn.analysis.weight_scores import (
-    ALPHA,
-    AUTO,
-    SCORES,
-    chosen_score,
-    importance,
-    scores,
+from tfvn.analysis.copies import BayesianCopier
+from tfvn.analysis.ranking import LAYER, Masks, Ranking, check_fraction
+from tfvn.analysis.selection import (
+    ALL,
+    chosen_layers,
+    is_weight,
+    kernel_mask,
+    kernel_posteriors,
+    layers_with_kernels,
+    random_part,
 )
+from tfvn.analysis.weight_scores import AUTO
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.layers.constructors import Preset
-from tfvn.layers.heads import LikelihoodHead
-from tfvn.layers.recurrent.base_layer import StochasticRNN
 from tfvn.posteriors.pruned import unpruned
 from tfvn.training.bayesian_training import BayesianTraining
-from tfvn.utils.models import all_layers
-from tfvn.utils.validation import check_choice, check_number
-
-ALL = "all"
-LAYER, GLOBAL = "layer", "global"
-
-# Which weights of a layer are kept: a mask for each of its kernels, by name.
-Masks = dict[str, np.ndarray]
+from tfvn.utils.custom_objects import with_functions
 
 
 def prune(
@@ -72,9 +65,9 @@ def prune(
         scope: With a fraction, `"layer"` ranks the weights of each layer (all kernels of
             a recurrent layer together), and `"global"` the weights of all layers
             together, which needs the same score in all of them.
-        layers: Which layers to prune: `"all"`, a name or a list of names, or a function
-            that returns whether to prune a layer. The name of a wrapper or of a nested
-            model stands for all layers in it.
+        layers: Which layers to prune: `"all"`, a layer or its name, a list of these, or a
+            function that returns whether to prune a layer. A wrapper or a nested model
+            stands for all layers in it.
 
     Returns:
         A model of the same kind as `model`, compiled as `model` is, with a new optimizer.
@@ -144,12 +137,14 @@ def sparsity(model: keras.Model) -> Sparsity:
     >>> tfvn.sparsity(tfvn.prune(model, fraction=0.5, layers="first"))
     Sparsity(total=0.2222222222222222, layers={'first': 0.5, 'last': 0.0})
     """
-    owners = _owners(model)
+    owners = layers_with_kernels(model)
     names = [owner.name for owner in owners]
     counts = {}
     for owner in owners:
         unique = names.count(owner.name) == 1
-        masks = [~kernel_mask(p) for _, p in _kernels(_random_part(owner))]
+        part = random_part(owner)
+        kernels = kernel_posteriors(part).values()
+        masks = [~kernel_mask(kernel)[is_weight(part, kernel)] for kernel in kernels]
         counts[owner.name if unique else owner.path] = (
             sum(int(mask.sum()) for mask in masks),
             sum(mask.size for mask in masks),
@@ -157,125 +152,6 @@ def sparsity(model: keras.Model) -> Sparsity:
     pruned, sizes = zip(*counts.values(), strict=True)
     shares = {name: count / size for name, (count, size) in counts.items()}
     return Sparsity(sum(pruned) / sum(sizes), shares)
-
-
-class Ranking:
-    """The order in which the weights of layers are pruned.
-
-    Args:
-        layers: The layers to prune, with the names that users know.
-        by: A score, or `"auto"`.
-        scope: `"layer"` or `"global"`.
-    """
-
-    def __init__(self, layers: list[keras.Layer], by: str, scope: str):
-        check_choice("by", by, (AUTO, *SCORES))
-        check_choice("scope", scope, (LAYER, GLOBAL))
-        self._scores = [
-            (layer.name, chosen_score(_random_part(layer).posterior, by, layer.name))
-            for layer in layers
-        ]
-        parts = [
-            (_random_part(layer), score)
-            for layer, (_, score) in zip(layers, self._scores, strict=True)
-        ]
-        if scope == GLOBAL:
-            self._the_score(
-                "scope='global'", "Ranking the weights of all layers together"
-            )
-            groups = [parts]
-        else:
-            groups = [[part] for part in parts]
-        self._groups = [_Group(group) for group in groups]
-
-    def undoes_pruning(self, fraction: float) -> bool:
-        """Whether a share is smaller than what is pruned already, in any group."""
-        return any(
-            round(fraction * len(group.pruned)) < group.pruned.sum()
-            for group in self._groups
-        )
-
-    def masks_of(self, fraction: float) -> dict[int, Masks]:
-        """Returns, by the identity of each layer, what is kept after pruning a share."""
-        masks: dict[int, Masks] = {}
-        for group in self._groups:
-            size = len(group.pruned)
-            count = max(round(fraction * size), int(group.pruned.sum()))
-            is_kept = np.ones(size, bool)
-            is_kept[group.order[:count]] = False
-            masks |= group.split(is_kept)
-        return masks
-
-    def masks_above(self, threshold: Any) -> dict[int, Masks]:
-        """Returns, by the identity of each layer, what is kept by a threshold."""
-        score = self._the_score(
-            f"threshold={threshold!r}", "A threshold for all layers"
-        )
-        least = None if score == ALPHA else 0
-        threshold = check_number("threshold", threshold, least=least)
-        lowest = importance(score, np.float64(threshold))
-        masks: dict[int, Masks] = {}
-        for group in self._groups:
-            masks |= group.split(~group.pruned & ~(group.importance < lowest))
-        return masks
-
-    def _the_score(self, argument: str, what: str) -> str:
-        different = sorted({score for _, score in self._scores})
-        if len(different) > 1:
-            raise ValueError(
-                f"{what} needs scores that can be compared, but these layers have different "
-                "ones; choose layers of one kind with `layers`, or pass a score that suits "
-                f"all of them as `by`. Received: {argument} and scores {self._scores}"
-            )
-        return different[0]
-
-
-class _Group:
-    """Weights that are ranked together.
-
-    Args:
-        parts: The layers, each with its score.
-
-    Attributes:
-        importance: A number for each weight; weights with the smallest are pruned first.
-        pruned: Which weights are pruned already.
-        order: The indices of the weights, in the order in which they are pruned.
-    """
-
-    def __init__(self, parts: list[tuple[RandomWeightsLayer, str]]):
-        self._kernels = [
-            (layer, name, posterior, score)
-            for layer, score in parts
-            for name, posterior in _kernels(layer)
-        ]
-        self.importance = np.concatenate(
-            [_importance(*kernel).ravel() for kernel in self._kernels]
-        )
-        masks = [kernel_mask(posterior).ravel() for _, _, posterior, _ in self._kernels]
-        self.pruned = ~np.concatenate(masks)
-        # What is pruned comes first, so that it stays pruned. The last key counts most, and
-        # the sort is stable.
-        self.order = np.lexsort((self.importance, ~self.pruned))
-
-    def split(self, is_kept: np.ndarray) -> dict[int, Masks]:
-        """Returns a mask of all weights as masks of the kernels, by layer."""
-        masks: dict[int, Masks] = {}
-        for layer, name, posterior, _ in self._kernels:
-            shape = posterior.spec.shape
-            size = int(np.prod(shape))
-            masks.setdefault(id(layer), {})[name] = is_kept[:size].reshape(shape)
-            is_kept = is_kept[size:]
-        return masks
-
-
-def _importance(layer: Any, name: str, posterior: Any, score: str) -> np.ndarray:
-    values = scores(posterior, score)
-    if np.isnan(values).any():
-        raise ValueError(
-            "Weights that are NaN can't be ranked; expected a model whose variables are "
-            f"finite. Received: layer={layer.name!r}, whose {name} has NaN"
-        )
-    return importance(score, values)
 
 
 class PruningCopier(BayesianCopier):
@@ -294,11 +170,11 @@ class PruningCopier(BayesianCopier):
         self._pairs: list[tuple[RandomWeightsLayer, RandomWeightsLayer]] = []
 
     def replaces(self, layer: keras.Layer) -> bool:
-        return id(_random_part(layer)) in self._masks
+        return id(random_part(layer)) in self._masks
 
     def new_layer(self, layer: Any) -> keras.Layer:
-        config = layer.get_config()
-        posterior = _random_part(layer).posterior
+        config = with_functions(layer, layer.get_config())
+        posterior = random_part(layer).posterior
         if isinstance(layer, Preset):
             # A preset has the arguments of its posterior, and now the posterior instead.
             for name in unpruned(posterior).get_config():
@@ -307,7 +183,7 @@ class PruningCopier(BayesianCopier):
         return type(layer).from_config(config)
 
     def fill(self, layer: Any, new: Any) -> None:
-        layer, new = _random_part(layer), _random_part(new)
+        layer, new = random_part(layer), random_part(new)
         variables = zip(_without_masks(layer), _without_masks(new), strict=True)
         for variable, its_copy in variables:
             its_copy.assign(variable.value)
@@ -321,82 +197,11 @@ class PruningCopier(BayesianCopier):
             self._set(layer, new)
 
     def _set(self, layer: RandomWeightsLayer, new: RandomWeightsLayer) -> None:
-        for name, posterior in _kernels(new):
+        for name, posterior in kernel_posteriors(new).items():
             posterior.mask.assign(self._masks[id(layer)][name])
 
 
-def check_fraction(name: str, fraction: Any) -> float:
-    """Returns a share of weights to prune, or raises if it is not valid."""
-    return check_number(name, fraction, least=0, below=1)
-
-
-def chosen_layers(model: keras.Model, layers: Any) -> list[keras.Layer]:
-    """Returns the layers with random kernels that the argument `layers` chooses."""
-    owners = _owners(model)
-    if isinstance(layers, str) and layers == ALL:
-        return owners
-    if callable(layers):
-        chosen = [owner for owner in owners if layers(owner)]
-    else:
-        names = [layers] if isinstance(layers, str) else list(layers)
-        inside = {name: _ids_inside(model, name) for name in names}
-        known = [owner.name for owner in owners]
-        for name, ids in inside.items():
-            if not any(id(owner) in ids for owner in owners):
-                raise ValueError(
-                    "Argument `layers` must name layers with random kernels, some of "
-                    f"{known}, or what is around them. Received: {name!r}"
-                )
-        found = {number for ids in inside.values() for number in ids}
-        chosen = [owner for owner in owners if id(owner) in found]
-    if not chosen:
-        raise ValueError(
-            "Argument `layers` must choose at least one of the layers "
-            f"{[owner.name for owner in owners]}. Received: layers={layers!r}"
-        )
-    return chosen
-
-
-def _ids_inside(model: keras.Model, name: str) -> set[int]:
-    named = [layer for layer in all_layers(model)[1:] if layer.name == name]
-    return {id(part) for layer in named for part in all_layers(layer)}
-
-
-def _owners(model: keras.Model) -> list[keras.Layer]:
-    """Returns the layers with random kernels as users know them, each once.
-
-    These are not the cells of recurrent layers, nor the dense layers in heads.
-    """
-    checked_layers(model)
-    owners: dict[int, keras.Layer] = {}
-    for layer in all_layers(model):  # a layer comes before those inside it
-        part = _random_part(layer)
-        if part is not None:
-            owners.setdefault(id(part), layer)
-    return list(owners.values())
-
-
-def _random_part(layer: Any) -> Any:
-    """Returns what has the random kernels of a layer, or `None` if it has none."""
-    if isinstance(layer, StochasticRNN):
-        return layer.cell
-    if isinstance(layer, LikelihoodHead):
-        layer = layer.dense
-    return layer if isinstance(layer, RandomWeightsLayer) else None
-
-
-def _kernels(layer: RandomWeightsLayer) -> list[tuple[str, Any]]:
-    """Returns the kernels of a layer by name, without its bias, with their posteriors."""
-    return [(name, layer.posteriors[name]) for name in layer.kernels]
-
-
-def kernel_mask(posterior: Any) -> np.ndarray:
-    """Returns which weights of a kernel are kept."""
-    if unpruned(posterior) is posterior:
-        return np.ones(posterior.spec.shape, bool)
-    return np.asarray(posterior.mask.value, bool)
-
-
 def _without_masks(layer: RandomWeightsLayer) -> list[keras.Variable]:
-    masks = {id(getattr(posterior, "mask", None)) for _, posterior in _kernels(layer)}
+    kernels = kernel_posteriors(layer).values()
+    masks = {id(p.mask) for p in kernels if isinstance(p, posteriors.Pruned)}
     return [variable for variable in layer.weights if id(variable) not in masks]

@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tfvn.posteriors import GaussianDropout, Posterior
+from tfvn.posteriors.pruned import unpruned
 
 QUANTILES = (0.05, 0.5, 0.95)
 
@@ -48,9 +50,12 @@ def spread_of(posterior: Posterior) -> Spread:
         posterior: The posterior of a layer that has been built.
     """
     mean, variance = map(_numbers, (posterior.mean(), posterior.variance()))
-    kept = (mean != 0) | (variance != 0)
-    if isinstance(posterior, GaussianDropout):
-        log_alpha = np.broadcast_to(_numbers(posterior.log_alpha()), mean.shape)
+    # The variance alone does not tell, because the square of a tiny scale is zero.
+    drawn = _numbers(posterior.sample(tf.constant([0, 0])))
+    kept = (mean != 0) | (variance != 0) | (drawn != 0)
+    inside = unpruned(posterior)
+    if isinstance(inside, GaussianDropout):
+        log_alpha = np.broadcast_to(_numbers(inside.log_alpha()), mean.shape)
         return Spread("log alpha", log_alpha[kept], mean.size)
     scale = np.sqrt(variance[kept])
     if posterior.zero_mean:

@@ -7,7 +7,7 @@ import numpy as np
 
 from tfvn.analysis.factors import low_rank_scales, nearest_factors
 from tfvn.analysis.posterior_copies import PosteriorCopier
-from tfvn.analysis.selection import ALL, chosen_layers, is_all, kernel_posteriors
+from tfvn.analysis.selection import ALL, chosen_parts, is_all, kernel_posteriors
 from tfvn.analysis.spectrum import scale_matrix
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Posterior
@@ -65,7 +65,7 @@ def tie(
     """
     rank = check_count("rank", rank)
     check_choice("posterior", posterior, POSTERIORS)
-    asked = chosen_layers(model, layers)
+    asked = chosen_parts(model, layers)
     reasons = [_reason_against(layer) for layer in asked]
     chosen = [layer for layer, why in zip(asked, reasons, strict=True) if why is None]
     is_named = not is_all(layers)
@@ -132,7 +132,7 @@ class _Tie(PosteriorCopier):
         return all(_has_rank(kernel, self._rank) for kernel in kernels)
 
 
-def _has_rank(posterior: Posterior, rank: int) -> bool:
+def _has_rank(posterior: Any, rank: int) -> bool:
     """Whether the scales of a kernel have at most a rank by construction."""
     is_k_tied = isinstance(posterior, KTied)
     return is_k_tied and posterior.log_factors[0].shape[1] <= rank

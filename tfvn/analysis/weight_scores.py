@@ -83,6 +83,6 @@ def scores(posterior: Any, score: str) -> np.ndarray:
     return np.where((size == 0) & (variance == 0), np.inf, log_alpha)
 
 
-def importance(score: str, values: np.ndarray) -> np.ndarray:
+def importance(score: str, values: Any) -> Any:
     """Returns scores so that the weights to be pruned first have the smallest."""
     return -values if score == ALPHA else values

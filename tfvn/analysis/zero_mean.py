@@ -11,13 +11,14 @@ import numpy as np
 from tfvn.analysis.posterior_copies import PosteriorCopier
 from tfvn.analysis.selection import (
     ALL,
-    chosen_layers,
+    chosen_parts,
     is_all,
     kernel_posteriors,
     single_layer,
 )
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.posteriors import GaussianDropout, Posterior, Variance
+from tfvn.posteriors.pruned import unpruned
 from tfvn.priors import AUTO
 from tfvn.utils.validation import check_number
 
@@ -65,7 +66,7 @@ def to_variance(
     - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4.3
     """
     min_log_alpha = check_number("min_log_alpha", min_log_alpha)
-    asked = chosen_layers(model, layers)
+    asked = chosen_parts(model, layers)
     is_named = not is_all(layers)
     dropout = [x for x in asked if isinstance(x.posterior, GaussianDropout)]
     chosen = [x for x in dropout if _smallest_log_alpha(x) >= min_log_alpha]
@@ -191,11 +192,13 @@ def _sum_inverse_alpha(posterior: Posterior) -> float:
             f"Received: a posterior {type(posterior).__name__} with law={posterior.law!r}"
         )
     mean = np.asarray(posterior.mean(), "float64")
-    if isinstance(posterior, GaussianDropout) and not posterior.is_additive:
-        inverse = np.exp(-np.asarray(posterior.log_alpha(), "float64"))
+    kept = unpruned(posterior)
+    if isinstance(kept, GaussianDropout) and not kept.is_additive:
+        inverse = np.exp(-np.asarray(kept.log_alpha(), "float64"))
         # A weight with mean zero has no variance either: it is the same in both.
         return float(np.sum(np.where(mean == 0, 0.0, inverse)))
-    scale = np.asarray(posterior.distribution().stddev(), "float64")
+    # A pruned weight is zero in both as well. Its scale is that which it had.
+    scale = np.asarray(kept.distribution().stddev(), "float64")
     return float(np.sum((mean / scale) ** 2))
 
 

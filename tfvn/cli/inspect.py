@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfvn.analysis.summary import summary
+from tfvn.analysis.summaries import summary
 from tfvn.cli.shared import keras_model, mistakes
 from tfvn.serving import card, versions
 from tfvn.serving.saved_model import SavedModel, Signature

@@ -72,8 +72,17 @@ def _load_model(path: pathlib.Path, outputs: str) -> keras.Model:
     if not path.is_file():
         what = "a directory" if path.is_dir() else "no such file"
         raise CommandError(f"the model must be a .keras file. Received: {path}, {what}")
-    # The loss tells what the outputs are, unless the user does.
-    return keras_model(path, compile=outputs == "auto")
+    model = keras_model(path)
+    if outputs != "auto":
+        return model
+    try:
+        # The loss tells what the outputs are.
+        return keras_model(path, compile=True)
+    except ValueError as error:
+        raise CommandError(
+            "the loss of the model, which tells what its outputs are, can't be loaded; "
+            f"say what they are with --outputs. {first_line(error)}"
+        ) from error
 
 
 def _load(option: str, value: str, needs_targets: bool = True) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,7 +41,10 @@ def keras_model(path: pathlib.Path, compile: bool = False) -> keras.Model:
         compile: Whether to compile the model as it was when it was saved.
     """
     try:
-        return keras.saving.load_model(path, compile=compile)
+        with warnings.catch_warnings():
+            # No command needs the state of an optimizer.
+            warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
+            return keras.saving.load_model(path, compile=compile)
     # Whatever Keras raises, the cause is the file.
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]

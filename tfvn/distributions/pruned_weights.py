@@ -43,11 +43,6 @@ class PrunedWeights(ScalarDistribution):
         """Returns values of the weights, with zeros in place of those of pruned weights."""
         return tf.where(self.is_kept, values, tf.zeros((), values.dtype))
 
-    def kept_or_mean(self, weights: Tensor) -> Tensor:
-        """Returns weights, with those that are pruned where `distribution` is finite."""
-        mean = tf.stop_gradient(self.distribution.mean())
-        return tf.where(self.is_kept, weights, mean)
-
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
         return {}
@@ -62,7 +57,7 @@ class PrunedWeights(ScalarDistribution):
         return self.kept_or_zero(self.distribution.sample(n, seed=seed))
 
     def _log_prob(self, value: Tensor) -> Tensor:
-        kept = self.distribution.log_prob(self.kept_or_mean(value))
+        kept = self.distribution.log_prob(value)
         atom = tf.where(value == 0, 0.0, -float("inf"))
         return tf.where(self.is_kept, kept, tf.cast(atom, kept.dtype))
 

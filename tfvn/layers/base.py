@@ -175,11 +175,7 @@ class RandomWeightsLayer(WeightedKL):
         return {weight.name: weight.prior for weight in self._random_weights}
 
     def twin_weights(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Returns values of the random weights as the Keras twin has them, by name.
-
-        Args:
-            weights: A value of each random weight, by name.
-        """
+        """Returns values of the random weights, by name, as the Keras twin has them."""
         return weights
 
     @keras.Layer.trainable.setter

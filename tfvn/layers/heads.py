@@ -66,7 +66,6 @@ class LikelihoodHead(keras.layers.Layer):
         self.units = check_count("units", units)
         self.likelihood = likelihoods.get(likelihood)
         self.posterior = None if posterior is None else posteriors.get(posterior)
-        self._dense_arguments = kwargs
         arguments = {
             "units": self.units * self.likelihood.parameters,
             "dtype": self.dtype_policy,
@@ -89,9 +88,13 @@ class LikelihoodHead(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         posterior = self.posterior
+        # From the config of the layer inside, because it is plain data, also of a prior that
+        # was given as a distribution.
+        dense = self.dense.get_config()
+        passed_on = {k: v for k, v in dense.items() if k not in (*_OWN, "activation")}
         return {
+            **passed_on,
             **super().get_config(),
-            **self._dense_arguments,
             "units": self.units,
             "likelihood": likelihoods.registry.serialize(self.likelihood),
             "posterior": posterior and posteriors.serialize(posterior),

@@ -85,6 +85,10 @@ def _draw_points(
     ax: Axes, x: np.ndarray, y: np.ndarray, color: str, fillstyle: str
 ) -> None:
     """Draws the points of bins, faint ones if they are not filled."""
+    if not len(x):
+        # Matplotlib takes points that are not there, and not clipped, for one in a corner
+        # of the figure, and leaves room for it.
+        return
     alpha = 1.0 if fillstyle == "full" else 0.7
     marker = {"marker": "o", "fillstyle": fillstyle, "markersize": 4}
     ax.plot(x, y, ls="", color=color, alpha=alpha, clip_on=False, zorder=3, **marker)
@@ -291,7 +295,7 @@ def one_draw_accuracies(
         for name, mark in given.items():
             if name not in near:
                 ax.set_ylim(0.0, 1.25 * counts.max())
-                _point_to(ax, mark < low, top, f"{name} {mark:.4f}")
+                _point_to(ax, mark < low, 1.16 * counts.max(), f"{name} {mark:.4f}")
         place_legend(ax, handles)
     return ax
 
@@ -307,7 +311,7 @@ def _point_to(ax: Axes, is_left: bool, height: float, text: str) -> None:
         textcoords=("axes fraction", "data"),
         color=style.ink(ax),
         ha="left" if is_left else "right",
-        va="bottom",
+        va="center",
         arrowprops={"arrowstyle": "->", "color": style.ink(ax)},
     )
 

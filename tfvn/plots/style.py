@@ -15,8 +15,8 @@ import numpy as np
 Axes = Any
 
 # These colours differ for colour-blind readers too, and have a contrast of at least 3 with
-# white as well as with black. Three of them are from Okabe and Ito's palette.
-PALETTE = ("#0077BB", "#D55E00", "#009E73", "#B5689B", "#9A7D0A")
+# white as well as with black.
+PALETTE = ("#0077BB", "#D55E00", "#009E73", "#B5689B", "#8A6D3B")
 
 # In grey print the dashes tell lines apart, and the shapes points.
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))

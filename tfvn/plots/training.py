@@ -275,8 +275,11 @@ def _draw_curves(ax: Axes, curves: Mapping[str, np.ndarray], first: int = 0) -> 
         marker = "." if len(values) < 2 else ""
         look = style.line_style(index)
         lines += ax.plot(epochs_of(values), values, label=label, marker=marker, **look)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.margins(x=0.02)
+    if max(len(values) for values in curves.values()) < 2:
+        # Wide enough for a whole number, until a longer run is drawn on the same axes.
+        ax.set_xlim(0.5, 1.5, auto=True)
     return lines
 
 

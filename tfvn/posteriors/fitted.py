@@ -140,7 +140,7 @@ class MatrixNormal(FittedNormal):
     >>> x, y = rng.normal(size=(9, 2)), rng.normal(size=(9, 3))
     >>> fitted = tfvn.last_layer_laplace(model, x, y, hessian="kron")
     >>> posterior = fitted.layers[-1].posterior
-    >>> posterior.left_variable.shape, posterior.right_variable.shape
+    >>> posterior.left_variable.numpy().shape, posterior.scale_variable.numpy().shape
     ((3, 3), (3, 3))
 
     Reference:
@@ -212,7 +212,7 @@ class FullNormal(MatrixNormal):
     >>> rng = np.random.default_rng(1)
     >>> x, y = rng.normal(size=(9, 2)), rng.normal(size=(9, 3))
     >>> fitted = tfvn.last_layer_laplace(model, x, y, hessian="full")
-    >>> fitted.layers[-1].posterior.left_variable.shape
+    >>> fitted.layers[-1].posterior.left_variable.numpy().shape
     (9, 9)
     """
 

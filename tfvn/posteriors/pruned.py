@@ -39,7 +39,7 @@ class Pruned(Posterior):
     >>> import tfvn
     >>> layer = tfvn.layers.Dense(2, posterior=tfvn.posteriors.Pruned("variance"))
     >>> layer.build((None, 3))
-    >>> layer.posterior.mask.assign([[True, False]] * 3)
+    >>> _ = layer.posterior.mask.assign([[True, False]] * 3)
     >>> layer.posterior_distribution().variance().numpy()[:, 1].tolist()
     [0.0, 0.0, 0.0]
     """
@@ -49,6 +49,13 @@ class Pruned(Posterior):
     def __init__(self, posterior: Any = "mean_field"):
         super().__init__()
         self.posterior: Posterior = unpruned(get(posterior)).clone()
+        if self.posterior.law == "correlated gaussian":
+            raise ValueError(
+                "Weights that are correlated can't be pruned one by one, because the others "
+                "would change too; expected a posterior of independent weights, such as "
+                "that of `tfvn.last_layer_laplace(..., hessian='diag')`. "
+                f"Received: posterior={self.posterior.alias!r}"
+            )
         self.alias = f"pruned {self.posterior.alias}"
         self.law = self.posterior.law
         self.default_prior = self.posterior.default_prior

@@ -11,6 +11,7 @@ from tfvn.layers.recurrent.base_layer import ReplacesCell, StochasticRNN
 from tfvn.posteriors import Posterior
 from tfvn.prediction import noise
 from tfvn.prediction.seeds import seed_pair
+from tfvn.utils.custom_objects import with_functions
 from tfvn.utils.model_copies import ModelCopier
 from tfvn.utils.models import all_layers, functional_graph
 from tfvn.utils.replaced_layers import WithReplacedLayers
@@ -94,7 +95,7 @@ class PlainCopier(ModelCopier):
         if isinstance(layer, WithReplacedLayers):
             return self._copy_layer(layer.remade_original())
         twin = _twin_class(type(layer))
-        return twin.from_config(twin.get_config(layer))
+        return twin.from_config(with_functions(layer, twin.get_config(layer)))
 
     def fill(self, layer: Any, new: Any) -> None:
         if isinstance(layer, LikelihoodHead):

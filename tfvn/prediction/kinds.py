@@ -58,18 +58,20 @@ _LOSSES = (
 )
 
 
-def _activations(*names: str) -> list[Any]:
+def activations_named(*names: str) -> list[Any]:
     """Returns the functions with these names in Keras and in TensorFlow."""
     modules = (keras.activations, keras.ops, tf.nn)
     return [getattr(m, name) for m in modules for name in names if hasattr(m, name)]
 
 
 # Activations from which the kind of the outputs is inferred.
-_SOFTMAXES = _activations("softmax", "sparsemax")
-_SIGMOIDS = _activations("sigmoid", "hard_sigmoid", "sparse_sigmoid")
+_SOFTMAXES = activations_named("softmax", "sparsemax")
+_SIGMOIDS = activations_named("sigmoid", "hard_sigmoid", "sparse_sigmoid")
 # After these activations, a softmax gives the same result as of the logits themselves.
-_LIKE_LOGITS = _activations("linear", "log_softmax")
-_KNOWN = _activations(*(n for n in dir(keras.activations) if not n.startswith("_")))
+_LIKE_LOGITS = activations_named("linear", "log_softmax")
+_KNOWN = activations_named(
+    *(n for n in dir(keras.activations) if not n.startswith("_"))
+)
 
 
 def find_kinds(model: keras.Model, outputs: Any, inputs: Any = None) -> list[Kind]:

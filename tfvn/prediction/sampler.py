@@ -219,7 +219,7 @@ class Sampler:
                 self.outputs = keras.tree.map_structure(lambda _: None, outputs)
                 return keras.tree.flatten(outputs)
 
-            def draw_rows(rows: list[Tensor], *_: Any) -> Any:
+            def draw_rows(rows: list[Tensor], *unused: Any) -> Any:
                 *held, seeds = rows
                 outputs = row_seeds.draws_by_row(
                     draw, held, seeds, num_samples, self._is_tiled

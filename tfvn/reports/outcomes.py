@@ -298,7 +298,7 @@ def _value(metric: Any, y: np.ndarray, predictions: Any) -> float:
 
 
 def _number(key: str, name: str, value: float, meaning: str) -> Measure:
-    return Measure(key, name, value, f"{value:.4g}", meaning)
+    return Measure(key, name, value, f"{value:#.4g}", meaning)
 
 
 def _positive(values: Any) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfvn.analysis.summary import Summary
+from tfvn.analysis.summaries import Summary
 from tfvn.reports.figures import Figure, picture, render
 from tfvn.reports.outcomes import Measure, Outcome, Score
 from tfvn.utils.tables import html_table

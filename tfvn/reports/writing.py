@@ -14,7 +14,7 @@ import numpy as np
 
 from tfvn.analysis.layer_rows import random_layers
 from tfvn.analysis.spread import spread_of
-from tfvn.analysis.summary import Summary, summary
+from tfvn.analysis.summaries import Summary, summary
 from tfvn.prediction import metrics
 from tfvn.prediction.data import checked_rows
 from tfvn.prediction.ensemble import ensemble_predict
@@ -182,7 +182,7 @@ def _measures(
     for index, score in enumerate(scores):
         mean = float(score.values.mean())
         meaning = f"{score.unit}, on average"
-        measures.append(Measure(score.key, score.name, mean, f"{mean:.3g}", meaning))
+        measures.append(Measure(score.key, score.name, mean, f"{mean:#.3g}", meaning))
         if outside:
             auroc = _auroc(score.values, outside[index].values)
             detection[score.name] = auroc

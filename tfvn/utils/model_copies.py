@@ -1,5 +1,6 @@
 """Copies a model, with other layers in place of some of its layers."""
 
+import functools
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +9,12 @@ import keras
 import numpy as np
 
 from tfvn.utils import private
+from tfvn.utils.custom_objects import (
+    check_functions,
+    known_objects,
+    takes_functions,
+    with_functions,
+)
 from tfvn.utils.models import all_layers, functional_graph
 from tfvn.utils.replaced_layers import constructor_config
 
@@ -62,6 +69,10 @@ class ModelCopier:
 
     def copy(self, model: Any) -> Any:
         """Returns the copy of a model that has been built."""
+        with known_objects(model):
+            return self._copy_model(model)
+
+    def _copy_model(self, model: Any) -> Any:
         if functional_graph(model) is None:
             return self._copy_subclassed(model)
         waiting: list[tuple[Any, Any]] = []
@@ -76,11 +87,8 @@ class ModelCopier:
         copy = self._copy_layer(model)
         if not copy.built:
             copy.build_from_config(model.get_build_config())
-        unbuilt = [
-            its_copy.name
-            for layer, its_copy in zip(all_layers(model), all_layers(copy), strict=True)
-            if layer.built and not its_copy.built
-        ]
+        parts = zip(all_layers(model)[1:], all_layers(copy)[1:], strict=True)
+        unbuilt = [part.name for layer, part in parts if layer.built and not part.built]
         if unbuilt:
             raise ValueError(
                 "A model with a `call` of its own is copied from its config and built for "
@@ -88,6 +96,7 @@ class ModelCopier:
                 "`build_from_config` builds all its layers. "
                 f"Received: model {model.name!r}, with layers {unbuilt} not built"
             )
+        copy.built = True  # Keras sets it in the first call.
         self._fill(model, copy)
         return copy
 
@@ -107,20 +116,18 @@ class ModelCopier:
             return copy
 
         if isinstance(model, keras.Sequential):
-            (symbol,) = model.inputs
-            inputs = keras.Input(
-                batch_shape=symbol.shape,
-                dtype=symbol.dtype,
-                name=symbol.name,
-                sparse=symbol.sparse,
-            )
             layers = [copied(layer) for layer in model.layers]
-            copy = self.sequential([inputs, *layers], name=model.name)
+            inputs = [_new_input(symbol) for symbol in model.inputs]
+            copy = self.sequential([*inputs, *layers], name=model.name)
         else:
-            clone: Any = keras.models.clone_model(model, clone_function=copied)
+            clone: Any = keras.models.clone_model(
+                model,
+                input_tensors=keras.tree.map_structure(_new_input, model.input),
+                clone_function=copied,
+            )
             # A clone has the class of the original.
             copy = self.functional(clone.input, clone.output, name=model.name)
-        private.set_own_trainable(copy, model.trainable)
+        private.set_own_trainable(copy, value=model.trainable)
         return copy
 
     def _copy_layer(self, layer: Any) -> Any:
@@ -129,7 +136,7 @@ class ModelCopier:
             return type(layer).from_config(layer.get_config())
         if self.replaces(layer):
             return self.new_layer(layer)
-        config = constructor_config(layer)
+        config = _config_of(layer)
         replaced = [part for part in all_layers(layer)[1:] if self.replaces(part)]
         found: set[int] = set()
         if replaced:
@@ -177,6 +184,7 @@ class ModelCopier:
         return self._copy_layer(part)
 
     def _fill(self, layer: Any, copy: Any) -> None:
+        check_functions(layer, copy)
         if self.replaces(layer):
             self.fill(layer, copy)
         else:
@@ -192,19 +200,53 @@ class ModelCopier:
             self._fill(part, its_copy)
 
 
+def _new_input(symbol: Any) -> Any:
+    """Returns a symbolic input like another one, with the same name."""
+    layer, _ = private.history(symbol)
+    return keras.Input(
+        batch_shape=symbol.shape,
+        dtype=symbol.dtype,
+        name=layer.name,
+        sparse=symbol.sparse,
+        ragged=symbol.ragged,
+        optional=layer.optional,
+    )
+
+
+def _config_of(layer: keras.Layer) -> dict[str, Any]:
+    try:
+        return constructor_config(layer)
+    except NotImplementedError as error:
+        raise _not_remade(layer) from error
+
+
 def _remade(layer: keras.Layer, config: dict[str, Any]) -> Any:
     """Returns a layer of the same class from a config, which may be changed."""
+    make: Any = type(layer).from_config
+    if takes_functions(type(layer)):
+        config = with_functions(layer, config)
+    if isinstance(layer, keras.layers.Lambda):
+        # Its `from_config` refuses functions, and those without a name in a config.
+        make = functools.partial(_from_arguments, type(layer))
     try:
-        copy: Any = type(layer).from_config(config)
+        copy: Any = make(config)
     except TypeError as error:
-        raise ValueError(
-            "A layer is copied from its config; expected a class whose `get_config` returns "
-            f"the arguments of its constructor. Received: layer {layer.name!r} of type "
-            f"{type(layer).__name__}, which could not be made again: {error}"
-        ) from error
+        raise _not_remade(layer) from error
     if "name" not in config:
         copy.name = layer.name
     return copy
+
+
+def _from_arguments(cls: Any, arguments: dict[str, Any]) -> Any:
+    return cls(**arguments)
+
+
+def _not_remade(layer: keras.Layer) -> ValueError:
+    return ValueError(
+        "A layer is copied from its config, as when it is loaded from a file; expected a "
+        "class whose `get_config` returns the arguments of its constructor. Received: "
+        f"layer {layer.name!r} of type {type(layer).__name__}, which Keras cannot make again"
+    )
 
 
 def _is_config_of(config: dict[str, Any], layer: keras.Layer) -> bool:

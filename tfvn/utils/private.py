@@ -56,6 +56,29 @@ def flatten_layers(layer: keras.Layer) -> list[keras.Layer]:
     return list(layer._flatten_layers())
 
 
+def custom_objects_too(objects: dict[str, Any]) -> Any:
+    """Returns a `keras.saving.custom_object_scope` that keeps the objects of scopes around.
+
+    Keras's scope replaces them, and no public name has them.
+    """
+    around = global_state.get_global_attribute("custom_objects_scope_dict", {})
+    return keras.saving.custom_object_scope({**around, **objects})
+
+
+def lambda_arguments(layer: keras.layers.Lambda) -> dict[str, Any]:
+    """Returns the arguments of a `Lambda` layer, with its functions themselves.
+
+    Its config has the code of functions, without the names that this code refers to, and
+    no public name has its `output_shape`.
+    """
+    return {
+        "function": layer.function,
+        "output_shape": layer._output_shape,
+        "mask": layer.mask,
+        "arguments": layer.arguments,
+    }
+
+
 def layers_inside(layer: keras.Layer) -> list[keras.Layer]:
     """Returns the layers directly inside a layer.
 
@@ -163,7 +186,7 @@ def replace_layer(
     owner._layers[:] = order
 
 
-def set_own_trainable(layer: keras.Layer, value: bool) -> None:
+def set_own_trainable(layer: keras.Layer, *, value: bool) -> None:
     """Sets whether a layer is trained, and leaves the layers inside as they are.
 
     `Layer.trainable` sets all of them.

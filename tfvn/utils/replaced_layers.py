@@ -103,12 +103,19 @@ class WithReplacedLayers:
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        with keras.saving.custom_object_scope(custom_objects or {}):
+        known = custom_objects or {}
+        original: Any = cls.original_class
+        if original is not None:
+            known = {keras.saving.get_registered_name(original): original, **known}
+        with private.custom_objects_too(known):
             # Keras finds a class by its name only together with making an object.
             plain = keras.saving.deserialize_keras_object(config["original"])
-            made = _made_class(cls.maker or cls, type(plain))
+            maker: Any = cls.maker or cls
+            original = type(plain)
+            made = _made_class(maker, original)
             arguments = config["original"]["config"]
-            layer = super(WithReplacedLayers, made).from_config(dict(arguments))
+            parent: Any = super(WithReplacedLayers, made)
+            layer = parent.from_config(dict(arguments))
             replacements = [
                 Replacement(
                     [tuple(path) for path in part["paths"]],
@@ -173,7 +180,7 @@ def _at(owner: Any, path: Path) -> Any:
     value = vars(owner).get(path[0])
     for key in path[1:]:
         try:
-            value = value[key]  # type: ignore[index]
+            value = value[key]
         except (KeyError, IndexError, TypeError):
             return None
     return value
@@ -221,7 +228,7 @@ def _without_build(layer: keras.Layer) -> dict[str, Any]:
 
 
 @functools.cache
-def _made_class(maker: type[WithReplacedLayers], original: type) -> Any:
+def _made_class(maker: Any, original: Any) -> Any:
     """Returns the subclass of a layer's class whose layers can be replaced."""
     added = [base for base in maker.added_bases if not issubclass(original, base)]
     members: dict[str, Any] = {
@@ -231,7 +238,7 @@ def _made_class(maker: type[WithReplacedLayers], original: type) -> Any:
         "original_class": original,
     }
     # Keras treats a class with a `build` of its own in another way.
-    if original.build not in (keras.Layer.build, keras.Model.build):  # type: ignore[attr-defined]
+    if original.build not in (keras.Layer.build, keras.Model.build):
         members["build"] = _build_and_replace(original)
     made = type(f"Converted{original.__name__}", (maker, original, *added), members)
     # A file names the class that makes all of these.

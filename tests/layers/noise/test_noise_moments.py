@@ -168,6 +168,29 @@ class TestResidual:
         np.testing.assert_array_equal(outputs[1], inputs[1])
 
 
+@pytest.mark.parametrize(("normalize", "factor"), [(True, 1.0), (False, 2.0 * 0.8)])
+def test_both_noises_are_normalized_or_none(normalize, factor):
+    inputs = np.random.default_rng(0).normal(size=(2, 3, 3, 2)).astype("float32")
+    options = {"noise": FIRST, "normalize": normalize}
+    layer = tfvn.NoisyConv2D(
+        3,
+        2,
+        filter_noise=SECOND,
+        structure="channels_and_filters",
+        use_bias=False,
+        **options,
+    )
+    outputs = layer(inputs).numpy()
+    expected = factor * keras.ops.conv(inputs, layer.kernel)
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
+    block = keras.layers.Dense(2, use_bias=False)
+    residual = tfvn.NoisyResidual(
+        block, depth_noise=SECOND, structure="depth_and_ard", **options
+    )
+    expected = residual(inputs) - inputs
+    np.testing.assert_allclose(expected, factor * block(inputs), rtol=1e-4, atol=1e-5)
+
+
 class TestLSTM:
     def layer(self, gates, input_gate, features=3, **kwargs):
         """Returns an LSTM whose output is the product of two affine functions.

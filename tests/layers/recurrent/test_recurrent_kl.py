@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import ztests
 from tensorflow_probability import distributions as tfd
 
 import tfvn
@@ -126,6 +127,19 @@ class TestMonteCarlo:
             for part, drawn in zip(parts, seen[0], strict=True)
         )
         np.testing.assert_allclose(cell.losses[0], expected, rtol=1e-5)
+
+    @pytest.mark.parametrize("estimator", ["mean", "flipout"])
+    def test_of_weights_that_no_example_shares_takes_a_fresh_sample(self, estimator):
+        cell = make_cell(estimator=estimator, kl_method="monte_carlo")
+        layer = keras.layers.RNN(cell)
+        layer.build(INPUTS.shape)
+
+        @tf.function
+        def loss():
+            layer(INPUTS)
+            return layer.losses[0]
+
+        ztests.assert_mean(np.array([loss() for _ in range(100)]), closed_form(cell))
 
     def test_path_gradient(self):
         # Without a likelihood the path derivative of the means of q = p is exactly zero.

@@ -128,6 +128,23 @@ class TestGradientSNR:
         assert "apply" not in vars(model.optimizer)
         assert "snr_last" not in model.fit(X, Y, **options).history
 
+    def test_measuring_is_no_training(self):
+        """Neither weights nor the schedule of the KL move while it measures."""
+        logs = []
+        for callbacks in ([], [GradientSNR("last", data=(X, Y), window=3)]):
+            keras.utils.set_random_seed(1)
+            last = tfvn.MeanFieldDense(1, estimator="mean", name="last")
+            model = tfvn.Sequential([keras.Input((4,)), last])
+            schedule = tfvn.schedules.LinearAnnealing(steps=20)
+            model.compile("sgd", "mse", kl_schedule=schedule, **OPTIONS)
+            options = {"batch_size": 8, "epochs": 2, "shuffle": False, "verbose": 0}
+            logs.append(model.fit(X, Y, callbacks=callbacks, **options).history)
+            assert int(model.training_state.batches.numpy()) == 2 * len(X) // 8
+        without, measured = logs
+        assert len(measured["snr_last"]) == 2
+        for name, values in without.items():
+            np.testing.assert_allclose(measured[name], values, rtol=1e-6)
+
     def test_in_mixed_precision_and_with_apply(self):
         """Loss scaling multiplies the paper's ratio by 2^-30 unless it is undone."""
         keras.config.set_dtype_policy("mixed_float16")

@@ -16,8 +16,8 @@ from tfvn.utils import private
 from tfvn.utils.models import all_layers
 from tfvn.utils.validation import check_count, check_number
 
-# The scales still change if the logarithm of a typical one moves more than this in the last
-# epoch: by a quarter.
+# The scales still change if the logarithm of a typical one moves more than this in the second
+# half of the training: by a quarter.
 _STILL_MOVING = 0.25
 
 # Draws differ too little if their spread is less than this fraction of how far the
@@ -42,8 +42,8 @@ def fit_scales(
     afterwards as before, and so are `trainable` flags and the optimizer that the model is
     compiled with. Scales of frozen layers are not trained.
 
-    The logarithms of the scales are trained, by Adam, which moves each by about
-    `learning_rate` per batch. The loss and the weight of the KL are those that the model is
+    The logarithms of the scales are trained, by Adam, which moves each by up to about
+    `learning_rate` per batch. The rate falls linearly from epoch to epoch. The loss and the weight of the KL are those that the model is
     compiled with.
 
     Args:
@@ -52,7 +52,7 @@ def fit_scales(
         x: As in `keras.Model.fit`.
         y: As in `keras.Model.fit`.
         epochs: Number of epochs.
-        learning_rate: Learning rate of Adam.
+        learning_rate: Learning rate of Adam in the first epoch.
         **kwargs: Further arguments of `keras.Model.fit`, such as `validation_data`.
 
     Returns:
@@ -77,31 +77,58 @@ def fit_scales(
     learning_rate = check_number("learning_rate", learning_rate, above=0)
     _check_model(model)
     scales = _scales(model)
-    moves = _Moves(model)
-    callbacks = [moves, *keras.tree.flatten(kwargs.pop("callbacks", None) or [])]
-    optimizer = keras.optimizers.Adam(learning_rate)
+    # Scales may shrink by orders of magnitude, and their gradients with them; the usual
+    # average over a thousand steps would remember the largest for too long.
+    optimizer = keras.optimizers.Adam(learning_rate, beta_2=0.99)
+    course = _Course(model, optimizer, epochs)
+    given = kwargs.pop("callbacks", None)
+    if isinstance(given, keras.callbacks.CallbackList):
+        given = given.callbacks
+    callbacks = [course, *keras.tree.flatten(given or [])]
+    before = [tf.identity(variable.value) for variable in scales]
     with _only(model, scales), _optimized(model, optimizer):
         history = model.fit(x, y, epochs=epochs, callbacks=callbacks, **kwargs)
-    _warn_of_moves(moves)
+    _check_finite(scales, before)
+    _warn_of_moves(course.moved)
     _warn_of_no_spread(model, x)
     return history
 
 
-class _Moves(keras.callbacks.Callback):
-    """Measures how far the scales move in the last epoch, relative to their size.
+class _Course(keras.callbacks.Callback):
+    """Lowers the learning rate, and measures how far scales move in the second half.
 
     Args:
         model: The model.
+        optimizer: The optimizer of the scales.
+        epochs: Number of epochs.
     """
 
-    def __init__(self, model: keras.Model):
+    def __init__(
+        self, model: keras.Model, optimizer: keras.optimizers.Optimizer, epochs: int
+    ):
         super().__init__()
-        self._now = _log_scales(model)
-        self.last = 0.0
+        self._optimizer, self._epochs = optimizer, epochs
+        self._rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+        self._batches = 0
+        self._middle = _log_scales(model)
+        self.moved = 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._optimizer.learning_rate = self._rate * (1.0 - epoch / self._epochs)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._batches += 1
+        steps = self.params.get("steps")
+        if steps and self._batches == steps * self._epochs // 2:
+            self._middle = _log_scales(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        before, self._now = self._now, _log_scales(self.model)
-        self.last = float(np.median(np.abs(self._now - before)))
+        if not self.params.get("steps") and epoch + 1 == self._epochs // 2:
+            self._middle = _log_scales(self.model)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        change = np.abs(_log_scales(self.model) - self._middle)
+        self.moved = float(np.median(change))
 
 
 def _log_scales(model: Any) -> np.ndarray:
@@ -144,9 +171,10 @@ def _scales(model: Any) -> list[keras.Variable]:
     scales = variable_groups(model)["scale"]
     if not scales:
         raise ValueError(
-            "The scales of a layer are trained unless it is frozen; expected a layer with "
-            "random weights and `trainable=True`. Received: "
-            f"model={model.name!r}, in which all such layers are frozen"
+            "The scales of a layer are trained unless it is frozen or its posterior is "
+            "fitted, as by `tfvn.last_layer_laplace`; expected another layer with random "
+            "weights and `trainable=True`. Received: "
+            f"model={model.name!r}, in which all such layers are frozen or fitted"
         )
     return scales
 
@@ -172,7 +200,7 @@ def _only(model: Any, scales: list[keras.Variable]) -> Iterator[None]:
     try:
         for layer in normalizations:
             # Uses its moving averages, instead of changing them.
-            private.set_own_trainable(layer, False)
+            private.set_own_trainable(layer, value=False)
         for variable in trained:
             variable.trainable = False
         yield
@@ -180,7 +208,7 @@ def _only(model: Any, scales: list[keras.Variable]) -> Iterator[None]:
         for variable in trained:
             variable.trainable = True
         for layer in normalizations:
-            private.set_own_trainable(layer, True)
+            private.set_own_trainable(layer, value=True)
         for variable, value in zip(others, values, strict=True):
             variable.assign(value)
 
@@ -210,13 +238,26 @@ def _variable(state: Any, name: str) -> keras.Variable:
     return next(variable for variable in state.variables if variable.name == name)
 
 
-def _warn_of_moves(moves: _Moves) -> None:
-    if moves.last > _STILL_MOVING:
+def _check_finite(scales: list[keras.Variable], before: list[Any]) -> None:
+    """Raises if a scale is NaN or infinite, and then restores all of them."""
+    if all(np.all(np.isfinite(variable.numpy())) for variable in scales):
+        return
+    for variable, value in zip(scales, before, strict=True):
+        variable.assign(value)
+    raise ValueError(
+        "The scales became NaN or infinite, and have been set back; expected `x` and `y` "
+        "with finite numbers, and a `learning_rate` at which the loss stays finite. "
+        f"Received: {len(scales)} variables of scales that were trained"
+    )
+
+
+def _warn_of_moves(moved: float) -> None:
+    if moved > _STILL_MOVING:
         warnings.warn(
             "The scales were still changing when the training ended, so that the spread of "
             "predictions depends on when that was; train for more `epochs`, or with another "
             "`learning_rate`. Received: a typical scale that changed by a factor of "
-            f"{np.exp(moves.last):.2f} in the last epoch",
+            f"{np.exp(moved):.2f} in the second half of the training",
             stacklevel=3,
         )
 

@@ -328,7 +328,7 @@ REFUSED = {
     "data without end": (
         lambda: (make(), tf.data.Dataset.from_tensors((X, Y)).repeat()),
         {},
-        "has no end",
+        "never ends",
     ),
 }
 

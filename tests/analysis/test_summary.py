@@ -220,7 +220,10 @@ class TestModels:
         model.compile("sgd", "mse")
         summary = tfvn.summary(model)
         remarks = [row.remark for row in summary.rows]
-        assert remarks == ["tfvn.layers.Dense", "none"]
+        assert remarks == [
+            "tfvn.layers.Dense",
+            "none: the library has no `LayerNormalization` with random weights",
+        ]
         assert "No layer has random weights" in str(summary)
 
     @pytest.mark.parametrize("wrong", [None, "model.keras", keras.Sequential()])

@@ -83,7 +83,9 @@ class TestScaleHeatMap:
             tfvn.plots.scale_heat_map(tfvn.KTiedDense(3))
         layer = tfvn.KTiedDense(3)
         layer.build((None, 4))
-        with pytest.raises(ValueError, match="`weight` must name a random weight"):
+        with pytest.raises(
+            ValueError, match="`weight` must be the name of a random weight"
+        ):
             tfvn.plots.scale_heat_map(layer, "recurrent_kernel")
         with pytest.raises(ValueError, match="`layer` must be an array of finite"):
             tfvn.plots.scale_heat_map(np.ones(3))

@@ -345,7 +345,8 @@ class TestGet:
         with pytest.raises(
             ValueError,
             match=r"Unknown posterior: expected one of "
-            r"\['gaussian_dropout', 'k_tied', 'mean_field', 'variance'\]",
+            r"\['diagonal_normal', 'full_normal', 'gaussian_dropout', 'k_tied', "
+            r"'matrix_normal', 'mean_field', 'variance'\]",
         ):
             posteriors.get(identifier)
 

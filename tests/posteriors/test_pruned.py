@@ -271,7 +271,7 @@ class TestInLayers:
     )
     def test_a_preset_refuses_other_posteriors(self, arguments):
         with pytest.raises(
-            ValueError, match=r"has a posterior already.*Received: post"
+            ValueError, match=r"does not take `posterior`.*Received: post"
         ):
             tfvn.VarianceDense(3, **arguments)
 

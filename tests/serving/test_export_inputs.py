@@ -274,8 +274,8 @@ class TestLabels:
         labels = {"risk": ["low", "middle", "high"]}
         assert checked_labels(labels, kinds, draws) == labels
         for wrong, words in (
-            (["low", "middle", "high"], r"dictionary from the names .*'risk', 'dose'"),
-            ({"age": ["low"]}, "dictionary from the names"),
+            (["low", "middle", "high"], r"must be a dictionary .*'risk', 'dose'"),
+            ({"age": ["low"]}, "must be a dictionary"),
             ({"risk": ["low"]}, r"`labels\['risk'\]` must be 3 names"),
             ({"dose": ["low"]}, r"`labels\['dose'\]` must be `None`"),
             ({"risk": "low"}, "must be a list of strings"),

@@ -108,5 +108,5 @@ model.fit(*data, batch_size=64, epochs=6, verbose=0, callbacks=[test])
 import matplotlib.pyplot as plt
 
 _, ax = plt.subplots(layout="constrained")
-ax.semilogx(test.history["learning_rate"], test.history["loss"])
+ax.semilogx(test.history["learning_rate"], test.history["smoothed_loss"])
 ax.set(xlabel="learning rate of the means", ylabel="smoothed loss")

@@ -40,10 +40,10 @@ model = tfvn.Sequential(
 model.compile(
     {"mean": keras.optimizers.Adam(1e-2), "scale": keras.optimizers.Adam(2e-2)},
     tfvn.losses.GaussianNLL(),
-    kl_schedule=tfvn.schedules.LinearAnnealing(0.0, 1.0, epochs=100),
+    kl_schedule=tfvn.schedules.LinearAnnealing(0.0, 1.0, epochs=50),
     jit_compile=False,
 )
-model.fit(x, y, batch_size=100, epochs=400, verbose=0)
+model.fit(x, y, batch_size=100, epochs=200, verbose=0)
 
 # %%
 # ## Two kinds of uncertainty

@@ -20,6 +20,18 @@ MOMENTS = {"learning_rate": 0.25, "beta_1": 0.5, "beta_2": 0.75, "epsilon": 0.12
 ARGUMENTS = {
     posteriors.Variance: {"noise": "uniform"},
     posteriors.KTied: {"rank": 3},
+    **{
+        cls: {
+            "prior_precision": 2.0,
+            "log_marginal_likelihood": -3.0,
+            "noise_scale": 0.5,
+        }
+        for cls in (
+            posteriors.DiagonalNormal,
+            posteriors.FullNormal,
+            posteriors.MatrixNormal,
+        )
+    },
     posteriors.GaussianDropout: {
         "alpha": "neuron",
         "parameterization": "multiplicative",
@@ -130,7 +142,11 @@ def test_every_class_that_is_saved_is_here():
         and not inspect.isabstract(cls)
     }
     # Their arguments are objects; other tests have them.
-    with_objects = {posteriors.MeanField, tfvn.losses.NegativeLogLikelihood}
+    with_objects = {
+        posteriors.MeanField,
+        posteriors.Pruned,
+        tfvn.losses.NegativeLogLikelihood,
+    }
     without_any = {likelihoods.Poisson, likelihoods.Likelihood}
     assert saved == set(ARGUMENTS) | with_objects | without_any
 

@@ -176,7 +176,9 @@ class TestJointDense:
             np.testing.assert_allclose(layer(X), X @ kernel + bias, rtol=1e-5)
 
     def test_refuses_a_second_bias(self):
-        with pytest.raises(ValueError, match="has no posterior of one"):
+        with pytest.raises(
+            ValueError, match="must be `None` for a layer without a bias"
+        ):
             JointDense(2, bias_posterior="mean_field")
 
     def test_without_a_bias_it_is_a_dense_layer(self):

@@ -232,7 +232,7 @@ class TestRefusals:
         first, second = keras.Input((2,), name="seed"), keras.Input((2,), name="x")
         outputs = keras.layers.Add()([first, second])
         model = keras.Model([first, second], tfvn.VarianceDense(1, prior=None)(outputs))
-        with pytest.raises(ValueError, match="none of them 'seed'"):
+        with pytest.raises(ValueError, match="none of 'seed'"):
             tfvn.export_ensemble(model, tmp_path / "m", outputs="regression")
 
     def test_rows_that_cannot_be_answered(self, tmp_path):

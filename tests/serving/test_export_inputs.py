@@ -122,7 +122,7 @@ class TestTexts:
         np.testing.assert_allclose(found[0], expected["mean"], atol=1e-5)
         np.save(given, np.ones((2, 1)))
         assert cli.main(ask) == 2
-        assert "`inputs` must be texts. Received: an array of float64" in (
+        assert "`inputs` must be strings. Received: an array of float64" in (
             capsys.readouterr().err
         )
 

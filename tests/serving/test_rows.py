@@ -189,7 +189,7 @@ def test_targets_depend_on_the_seed_of_their_row():
         (np.zeros((4, 3), "int32"), r"seed of shape \(4, 3\) and dtype int32"),
         (np.zeros(4, "int32"), r"seed of shape \(4,\) and dtype int32"),
         (np.zeros((4, 2)), r"seed of shape \(4, 2\) and dtype float64"),
-        (np.full((4, 2), 2**31), "seed with 2147483648 to 2147483648"),
+        (np.full((4, 2), 2**31), "values from 2147483648 to 2147483648"),
         ([[1, 2], [3]], "Argument `seed`"),
     ],
 )

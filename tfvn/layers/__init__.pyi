@@ -27,6 +27,192 @@ from tfvn.layers.recurrent.gru_cell import GRUCell as _GRUCell
 from tfvn.layers.recurrent.lstm import LSTM as _LSTM
 from tfvn.layers.recurrent.lstm_cell import LSTMCell as _LSTMCell
 
+class GRU(_GRU):
+    """A `keras.layers.GRU` whose kernels are distributions.
+
+    The layer samples the kernel and the recurrent kernel once per batch of sequences and
+    uses them in every step, in training and at inference; see `tfvn.layers.GRUCell`. The
+    random weights, their KL and its weight belong to `layer.cell`.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        posterior: The learned distribution of the kernels: `"mean_field"`, `"k_tied"`,
+            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`; each
+            kernel gets a copy.
+        prior: The distribution that the KL compares the posteriors with: `"normal"`,
+            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
+            `"spike_and_slab"`, a `tfd.Distribution` that broadcasts to both kernels, or
+            `None` for no KL. `"auto"` is the default of the posterior.
+        estimator: How the layer samples its outputs: `"weights"` (the default),
+            `"flipout"` or `"mean"`.
+        kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        bias_posterior: `None` for a plain bias, or `"mean_field"`.
+        bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
+        seed: Integer seed of the noise and of the dropout.
+        **kwargs: Every other argument of `keras.layers.GRU`. `recurrent_initializer`
+            defaults to orthogonal, and in a variance layer to the default of the
+            posterior.
+
+    Call arguments:
+        As `keras.layers.GRU`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.GRU`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.layers.GRU(3, posterior="mean_field", kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 3])
+    >>> layer.posterior_distribution("recurrent_kernel").batch_shape
+    TensorShape([3, 9])
+
+    Reference:
+
+    - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
+    """
+    def __init__(
+        self,
+        units: int,
+        activation: Any = 'tanh',
+        recurrent_activation: Any = 'sigmoid',
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        recurrent_initializer: Any = None,
+        bias_initializer: Any = 'zeros',
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        reset_after: bool = True,
+        use_cudnn: bool | str = 'auto',
+        *,
+        posterior: Any = 'mean_field',
+        prior: Any = 'auto',
+        estimator: Any = None,
+        kl_method: str = 'auto',
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = 'auto',
+        trainable: Any = True,
+        dtype: Any = None,
+        autocast: Any = True,
+        name: Any = None,
+        zero_output_for_mask: Any = False,
+        implementation: Any = 2,
+    ) -> None: ...
+
+class LSTM(_LSTM):
+    """A `keras.layers.LSTM` whose kernels are distributions.
+
+    The layer samples the kernel and the recurrent kernel once per batch of sequences and
+    uses them in every step, in training and at inference; see `tfvn.layers.LSTMCell`. The
+    random weights, their KL and its weight belong to `layer.cell`.
+
+    Args:
+        units: Positive integer, dimensionality of the output.
+        posterior: The learned distribution of the kernels: `"mean_field"`, `"k_tied"`,
+            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`; each
+            kernel gets a copy.
+        prior: The distribution that the KL compares the posteriors with: `"normal"`,
+            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
+            `"spike_and_slab"`, a `tfd.Distribution` that broadcasts to both kernels, or
+            `None` for no KL. `"auto"` is the default of the posterior.
+        estimator: How the layer samples its outputs: `"weights"` (the default),
+            `"flipout"` or `"mean"`.
+        kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
+        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
+            examples, `1 / number_of_training_examples`.
+        bias_posterior: `None` for a plain bias, or `"mean_field"`.
+        bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
+        seed: Integer seed of the noise and of the dropout.
+        **kwargs: Every other argument of `keras.layers.LSTM`. `recurrent_initializer`
+            defaults to orthogonal, and in a variance layer to the default of the
+            posterior.
+
+    Call arguments:
+        As `keras.layers.LSTM`.
+
+    Input shape:
+        `(batch_size, timesteps, features)`.
+
+    Output shape:
+        As `keras.layers.LSTM`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import tfvn
+    >>> layer = tfvn.layers.LSTM(3, posterior="mean_field", kl_weight=1e-3)
+    >>> layer(np.ones((2, 5, 4))).shape
+    TensorShape([2, 3])
+    >>> layer.posterior_distribution("recurrent_kernel").batch_shape
+    TensorShape([3, 12])
+
+    Reference:
+
+    - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
+    """
+    def __init__(
+        self,
+        units: int,
+        activation: Any = 'tanh',
+        recurrent_activation: Any = 'sigmoid',
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        recurrent_initializer: Any = None,
+        bias_initializer: Any = 'zeros',
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        use_cudnn: bool | str = 'auto',
+        *,
+        posterior: Any = 'mean_field',
+        prior: Any = 'auto',
+        estimator: Any = None,
+        kl_method: str = 'auto',
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = 'auto',
+        trainable: Any = True,
+        dtype: Any = None,
+        autocast: Any = True,
+        name: Any = None,
+        zero_output_for_mask: Any = False,
+        implementation: Any = 2,
+    ) -> None: ...
+
 class Conv1D(_Conv1D):
     """A `keras.layers.Conv1D` whose kernel is a distribution.
 
@@ -470,99 +656,6 @@ class EinsumDense(_EinsumDense):
         name: Any = None,
     ) -> None: ...
 
-class GRU(_GRU):
-    """A `keras.layers.GRU` whose kernels are distributions.
-
-    The layer samples the kernel and the recurrent kernel once per batch of sequences and
-    uses them in every step, in training and at inference; see `tfvn.layers.GRUCell`. The
-    random weights, their KL and its weight belong to `layer.cell`.
-
-    Args:
-        units: Positive integer, dimensionality of the output.
-        posterior: The learned distribution of the kernels: `"mean_field"`, `"k_tied"`,
-            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`; each
-            kernel gets a copy.
-        prior: The distribution that the KL compares the posteriors with: `"normal"`,
-            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
-            `"spike_and_slab"`, a `tfd.Distribution` that broadcasts to both kernels, or
-            `None` for no KL. `"auto"` is the default of the posterior.
-        estimator: How the layer samples its outputs: `"weights"` (the default),
-            `"flipout"` or `"mean"`.
-        kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
-        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
-            examples, `1 / number_of_training_examples`.
-        bias_posterior: `None` for a plain bias, or `"mean_field"`.
-        bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise and of the dropout.
-        **kwargs: Every other argument of `keras.layers.GRU`. `recurrent_initializer`
-            defaults to orthogonal, and in a variance layer to the default of the
-            posterior.
-
-    Call arguments:
-        As `keras.layers.GRU`.
-
-    Input shape:
-        `(batch_size, timesteps, features)`.
-
-    Output shape:
-        As `keras.layers.GRU`.
-
-    Example:
-
-    >>> import numpy as np
-    >>> import tfvn
-    >>> layer = tfvn.layers.GRU(3, posterior="mean_field", kl_weight=1e-3)
-    >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 3])
-    >>> layer.posterior_distribution("recurrent_kernel").batch_shape
-    TensorShape([3, 9])
-
-    Reference:
-
-    - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
-    """
-    def __init__(
-        self,
-        units: int,
-        activation: Any = 'tanh',
-        recurrent_activation: Any = 'sigmoid',
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        recurrent_initializer: Any = None,
-        bias_initializer: Any = 'zeros',
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
-        dropout: float = 0.0,
-        recurrent_dropout: float = 0.0,
-        seed: int | None = None,
-        return_sequences: bool = False,
-        return_state: bool = False,
-        go_backwards: bool = False,
-        stateful: bool = False,
-        unroll: bool = False,
-        reset_after: bool = True,
-        use_cudnn: bool | str = 'auto',
-        *,
-        posterior: Any = 'mean_field',
-        prior: Any = 'auto',
-        estimator: Any = None,
-        kl_method: str = 'auto',
-        kl_weight: float | None = None,
-        bias_posterior: Any = None,
-        bias_prior: Any = 'auto',
-        trainable: Any = True,
-        dtype: Any = None,
-        autocast: Any = True,
-        name: Any = None,
-        zero_output_for_mask: Any = False,
-        implementation: Any = 2,
-    ) -> None: ...
-
 class GRUCell(_GRUCell):
     """A `keras.layers.GRUCell` whose kernels are distributions.
 
@@ -646,99 +739,6 @@ class GRUCell(_GRUCell):
         dtype: Any = None,
         autocast: Any = True,
         name: Any = None,
-        implementation: Any = 2,
-    ) -> None: ...
-
-class LSTM(_LSTM):
-    """A `keras.layers.LSTM` whose kernels are distributions.
-
-    The layer samples the kernel and the recurrent kernel once per batch of sequences and
-    uses them in every step, in training and at inference; see `tfvn.layers.LSTMCell`. The
-    random weights, their KL and its weight belong to `layer.cell`.
-
-    Args:
-        units: Positive integer, dimensionality of the output.
-        posterior: The learned distribution of the kernels: `"mean_field"`, `"k_tied"`,
-            `"gaussian_dropout"`, `"variance"`, or an instance of `tfvn.posteriors`; each
-            kernel gets a copy.
-        prior: The distribution that the KL compares the posteriors with: `"normal"`,
-            `"log_uniform"`, `"ard"`, `"laplace"`, `"student_t"`, `"horseshoe"`,
-            `"spike_and_slab"`, a `tfd.Distribution` that broadcasts to both kernels, or
-            `None` for no KL. `"auto"` is the default of the posterior.
-        estimator: How the layer samples its outputs: `"weights"` (the default),
-            `"flipout"` or `"mean"`.
-        kl_method: `"auto"`, `"analytic"` or `"monte_carlo"`.
-        kl_weight: Factor of the KL in the loss; with a loss that is a mean over
-            examples, `1 / number_of_training_examples`.
-        bias_posterior: `None` for a plain bias, or `"mean_field"`.
-        bias_prior: Prior of a random bias. `"auto"` is the kernel's prior.
-        seed: Integer seed of the noise and of the dropout.
-        **kwargs: Every other argument of `keras.layers.LSTM`. `recurrent_initializer`
-            defaults to orthogonal, and in a variance layer to the default of the
-            posterior.
-
-    Call arguments:
-        As `keras.layers.LSTM`.
-
-    Input shape:
-        `(batch_size, timesteps, features)`.
-
-    Output shape:
-        As `keras.layers.LSTM`.
-
-    Example:
-
-    >>> import numpy as np
-    >>> import tfvn
-    >>> layer = tfvn.layers.LSTM(3, posterior="mean_field", kl_weight=1e-3)
-    >>> layer(np.ones((2, 5, 4))).shape
-    TensorShape([2, 3])
-    >>> layer.posterior_distribution("recurrent_kernel").batch_shape
-    TensorShape([3, 12])
-
-    Reference:
-
-    - [Fortunato et al., 2017](https://arxiv.org/abs/1704.02798), section 3
-    """
-    def __init__(
-        self,
-        units: int,
-        activation: Any = 'tanh',
-        recurrent_activation: Any = 'sigmoid',
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        recurrent_initializer: Any = None,
-        bias_initializer: Any = 'zeros',
-        unit_forget_bias: bool = True,
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
-        dropout: float = 0.0,
-        recurrent_dropout: float = 0.0,
-        seed: int | None = None,
-        return_sequences: bool = False,
-        return_state: bool = False,
-        go_backwards: bool = False,
-        stateful: bool = False,
-        unroll: bool = False,
-        use_cudnn: bool | str = 'auto',
-        *,
-        posterior: Any = 'mean_field',
-        prior: Any = 'auto',
-        estimator: Any = None,
-        kl_method: str = 'auto',
-        kl_weight: float | None = None,
-        bias_posterior: Any = None,
-        bias_prior: Any = 'auto',
-        trainable: Any = True,
-        dtype: Any = None,
-        autocast: Any = True,
-        name: Any = None,
-        zero_output_for_mask: Any = False,
         implementation: Any = 2,
     ) -> None: ...
 

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 
 import tfvn
 from tfvn.analysis.copies import compile_alike
@@ -59,3 +60,15 @@ class TestCompileAlike:
         model, copy = model_of(tfvn.Sequential), model_of(tfvn.Sequential)
         compile_alike(model, copy)
         assert not copy.compiled
+
+
+class OwnStep(tfvn.Model):
+    def train_step(self, data):
+        return super().train_step(data)
+
+
+def test_a_train_step_that_the_copy_does_not_have_is_named():
+    inputs = keras.Input((4,))
+    model = OwnStep(inputs, tfvn.MeanFieldDense(3)(inputs))
+    with pytest.warns(UserWarning, match=r"not have the methods \['train_step'\]"):
+        tfvn.prune(model, fraction=0.5)

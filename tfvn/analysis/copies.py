@@ -1,6 +1,7 @@
 """What functions that return a changed copy of a model share."""
 
 import types
+import warnings
 from typing import Any
 
 import keras
@@ -65,6 +66,7 @@ def compile_alike(model: keras.Model, copy: keras.Model) -> None:
         model: The original. If it is not compiled, neither is the copy.
         copy: The copy.
     """
+    _warn_of_lost_steps(model, copy)
     arguments = private.compile_arguments(model)
     if not arguments:
         return
@@ -117,4 +119,22 @@ def _refuse_shared_priors(model: keras.Model) -> None:
             "The layers of a copy can't share a prior that is trained; expected a prior "
             "with its own variables for each layer. "
             f"Received: layers {shared[0]} with the same variable"
+        )
+
+
+def _warn_of_lost_steps(model: keras.Model, copy: keras.Model) -> None:
+    """Warns if a subclass trains in a way of its own, which its copy does not."""
+    usual = (keras.Model, BayesianTraining)
+    lost = [
+        name
+        for name in ("train_step", "test_step", "predict_step", "compute_loss")
+        if getattr(type(model), name) not in [getattr(cls, name) for cls in usual]
+        and getattr(type(copy), name) is not getattr(type(model), name)
+    ]
+    if lost:
+        warnings.warn(
+            f"The copy is a `{type(copy).__name__}` and does not have the methods {lost} "
+            f"of `{type(model).__name__}`; it predicts alike, but `fit` and `evaluate` "
+            "compute what Keras computes.",
+            stacklevel=2,
         )

@@ -63,7 +63,7 @@ class TestVersion:
 
 
 class TestExtras:
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def extras(self, setup_cfg):
         section = setup_cfg["options.extras_require"]
         return {name: text.split("\n")[1:] for name, text in section.items()}
@@ -81,7 +81,7 @@ class TestExtras:
 
 
 class TestChecksOfTheRepository:
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def jobs(self):
         return yaml.safe_load(CHECKS.read_text())["jobs"]
 
@@ -189,7 +189,7 @@ def test_distributions_are_complete(distributions, tracked, setup_cfg):
 @pytest.mark.exhaustive
 def test_wheel_works_without_the_checkout(distributions, tmp_path):
     target = tmp_path / "installed"
-    options = ("--no-deps", "--no-index", "--target", target)
+    options = ("--no-deps", "--no-index", "--no-compile", "--target", target)
     run(sys.executable, "-m", "pip", "install", *options, distributions[0])
     environment = {**os.environ, "PYTHONPATH": str(target)}
     ask = (

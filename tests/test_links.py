@@ -50,12 +50,20 @@ def is_external(target):
     return bool(urllib.parse.urlsplit(target).scheme)
 
 
+def is_made_by_the_site(file, root):
+    """Says whether `make docs` makes a page, such as a tutorial's, and checks its anchors."""
+    pages = re.findall(r"^ .*[-:] (\S+\.md)$", (root / "mkdocs.yml").read_text(), re.M)
+    return file in [root / "docs" / name for name in pages]
+
+
 def exists(target, page, root):
     """Says whether a relative link of a page leads to a file, and to an anchor in it."""
     place, _, anchor = urllib.parse.unquote(target).partition("#")
     file = (page.parent / place).resolve() if place else page
-    if not file.is_relative_to(root) or not file.exists():
+    if not file.is_relative_to(root):
         return False
+    if not file.exists():
+        return page.is_relative_to(root / "docs") and is_made_by_the_site(file, root)
     return not anchor or (file.suffix == ".md" and anchor in Page(file).anchors)
 
 
@@ -105,3 +113,16 @@ def test_the_checker_sees_what_is_broken(tmp_path):
         "no.svg",
         "cell.md",
     ]
+
+
+def test_guides_may_lead_to_pages_that_the_site_makes(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "mkdocs.yml").write_text("nav:\n  - Made: made.md\n  - by/tool.md\n")
+    text = "[a](made.md#any) [b](by/tool.md) [c](tool.md) [d](docs/made.md)"
+    for name in ("docs/guide.md", "README.md"):
+        (tmp_path / name).write_text(text)
+    assert broken(tmp_path / "docs" / "guide.md", tmp_path) == [
+        "tool.md",
+        "docs/made.md",
+    ]
+    assert len(broken(tmp_path / "README.md", tmp_path)) == 4

@@ -11,13 +11,14 @@ CREATED := $(VENV)/.created
 CORE := $(VENV)/.installed-core
 TEST := $(VENV)/.installed-test
 DOCS := $(VENV)/.installed-docs
+DIST := $(VENV)/.installed-dist
 PROJECT := setup.cfg pyproject.toml
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test test-all lint format stubs docs clean
+.PHONY: help quickstart test test-all lint format stubs docs dist clean
 
 help:
 	@echo "make quickstart  install into $(VENV), train on digits, show the uncertainty"
@@ -27,6 +28,7 @@ help:
 	@echo "make format      let ruff fix and format the code"
 	@echo "make stubs       write the arguments of all layers down for editors"
 	@echo "make docs        build the site of the documentation into site/"
+	@echo "make dist        build the wheel and the source distribution into dist/, and check them"
 	@echo "make clean       remove caches and build products (not $(VENV))"
 	@echo
 	@echo "PYTHON=python3.12 chooses the interpreter, VENV=dir the environment."
@@ -64,8 +66,14 @@ docs: $(DOCS)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "The site is in site/index.html"
 
+dist: $(DIST)
+	@rm -rf dist
+	@$(BIN)/python -m build
+	@$(BIN)/twine check --strict dist/*
+
 clean:
 	rm -rf build dist site *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .coverage .coverage.* htmlcov
 	find . -name __pycache__ -not -path "./.venv*" -prune -exec rm -rf {} +
 
 $(CREATED):
@@ -89,4 +97,9 @@ $(TEST): $(CREATED) $(PROJECT)
 $(DOCS): $(CREATED) $(PROJECT)
 	@echo "Installing tfvn and the tools of its site into $(VENV)"
 	@$(PIP) install --editable ".[docs]"
+	@touch $(CORE) $@
+
+$(DIST): $(CREATED) $(PROJECT)
+	@echo "Installing tfvn and the tools of a release into $(VENV)"
+	@$(PIP) install --editable ".[dist]"
 	@touch $(CORE) $@

@@ -190,7 +190,9 @@ class TestEdges:
         monkeypatch.setattr("time.time", lambda: now[0])
         monkeypatch.setattr("time.perf_counter", lambda: now[0])
         shown = []
-        for index in tfvn.prediction.ensemble._progress(iter(range(11)), total, verbose):
+        for index in tfvn.prediction.ensemble._progress(
+            iter(range(11)), total, verbose
+        ):
             shown.append(capsys.readouterr().out)
             now[0] += 4 if index else 100
         shown.append(capsys.readouterr().out)

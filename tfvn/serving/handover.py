@@ -4,12 +4,10 @@ It is `README.md` in the directory of a version. Its commands and programs run a
 printed, against a server on this machine.
 """
 
-import base64
 import json
 import pathlib
 import shlex
-import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,20 +15,13 @@ import tensorflow as tf
 
 from tfvn.prediction import outputs
 from tfvn.serving import card
-from tfvn.serving.endpoints import SEED
+from tfvn.serving.request_examples import EXAMPLE, MOST_VALUES, Requests, to_json
 from tfvn.serving.saved_model import Signature
 
 PAGE = "README.md"
-# One row of inputs, if it is too long for the page.
-EXAMPLE = "example.json"
 
-REST, GRPC = "localhost:8501", "localhost:8500"
-
-# A row with more values goes to a file.
-_MOST_VALUES = 32
 # More labels than this are only in `labels.txt`.
 _MOST_LABELS = 50
-_SEED = [1, 2]
 
 _MEANINGS = {
     "mean": "{mean}",
@@ -140,58 +131,6 @@ requests of several clients (`--enable_batching`), all requests of the batch get
   first client.
 """
 
-_REST = """\
-import json
-import urllib.request
-
-{row}
-
-
-def ask(signature, rows):
-    body = json.dumps({{"signature_name": signature, "instances": rows}})
-    with urllib.request.urlopen(
-        "http://{address}/v1/models/{url}:predict", body.encode()
-    ) as answer:
-        return json.load(answer)["predictions"]
-
-
-{calls}"""
-
-_GRPC = """\
-{imports}
-import grpc
-import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
-
-{row}
-types = {types}
-{decoded}
-
-def ask(stub, signature, rows):
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = {name!r}
-    request.model_spec.signature_name = signature
-    for name in rows[0]:
-        values = [{value} for row in rows]
-        request.inputs[name].CopyFrom(tf.make_tensor_proto(values, types[name]))
-    answer = stub.Predict(request, timeout=60)
-    return {{name: tf.make_ndarray(value) for name, value in answer.outputs.items()}}
-
-
-with grpc.insecure_channel("{address}") as channel:
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-{calls}"""
-
-_DECODED = '''
-
-def decoded(value):
-    """Returns texts in bytes, which JSON cannot have."""
-    if isinstance(value, list):
-        return [decoded(part) for part in value]
-    return base64.b64decode(value["b64"]) if isinstance(value, dict) else value
-
-'''
-
 
 def write(
     folder: pathlib.Path,
@@ -208,12 +147,12 @@ def write(
         example: Rows of the inputs, by name; the requests of the page have the first.
     """
     facts = card.read(folder)
-    row = {key: _json(value[0]) for key, value in example.items()}
-    is_long = sum(np.size(value[:1]) for value in example.values()) > _MOST_VALUES
+    row = {key: to_json(value[0]) for key, value in example.items()}
+    is_long = sum(np.size(value[:1]) for value in example.values()) > MOST_VALUES
     if is_long:
         path = folder / card.FOLDER / EXAMPLE
         path.write_text(json.dumps(row) + "\n", "utf-8")
-    requests = _Requests(name, row, is_long, facts["signatures"])
+    requests = Requests(name, row, is_long, facts["signatures"])
     first = signatures["samples"].inputs
     text = _PAGE.format(
         name=name,
@@ -231,107 +170,6 @@ def write(
         grpc=requests.grpc({key: spec.dtype.name for key, spec in first.items()}),
     )
     (folder / PAGE).write_text(text, "utf-8")
-
-
-class _Requests:
-    """One request for each signature, in three languages.
-
-    Args:
-        name: The name that the model is served under.
-        row: The inputs of one row by name, as JSON has them.
-        is_long: Whether the row is in a file, and not in the requests.
-        signatures: The names of the signatures.
-    """
-
-    def __init__(
-        self, name: str, row: dict[str, Any], is_long: bool, signatures: Sequence[str]
-    ):
-        self._name, self._row, self._is_long = name, row, is_long
-        self._signatures = signatures
-        self._url = urllib.parse.quote(name, safe="")
-
-    def curl(self) -> str:
-        """Returns a command for each signature."""
-        return "\n".join(self._curl(signature) for signature in self._signatures)
-
-    def _curl(self, signature: str) -> str:
-        url = f"{REST}/v1/models/{self._url}:predict"
-        if self._is_long:
-            code = (
-                "import json; "
-                f'row = json.load(open("{card.FOLDER}/{EXAMPLE}")); '
-                f"print(json.dumps("
-                f'{{"signature_name": "{signature}", "instances": [{_seeded(signature)}]}}'
-                "))"
-            )
-            return f"python3 -c {shlex.quote(code)} |\n    curl {url} -d @-"
-        row = {**self._row, SEED: _SEED} if signature == "seeded" else self._row
-        body = json.dumps({"signature_name": signature, "instances": [row]})
-        return f"curl {url} \\\n    -d {shlex.quote(body)}"
-
-    def rest(self) -> str:
-        """Returns a program with a request for each signature."""
-        calls = [f'print(ask("{x}", [{_seeded(x)}]))' for x in self._signatures]
-        return _REST.format(
-            row=self._python_row(), address=REST, url=self._url, calls="\n".join(calls)
-        )
-
-    def grpc(self, types: dict[str, str]) -> str:
-        """Returns a program with a request for each signature.
-
-        Args:
-            types: The names of the inputs' types, by the names of the inputs.
-        """
-        types = {**types, SEED: "int32"}
-        calls = [
-            f'    print(ask(stub, "{x}", [{_seeded(x)}]))' for x in self._signatures
-        ]
-        has_bytes = '{"b64": ' in json.dumps(self._row)
-        imports = ["base64"] * has_bytes + ["json"] * self._is_long
-        text = _GRPC.format(
-            imports="\n".join(f"import {module}" for module in imports) + "\n",
-            row=self._python_row(),
-            types=types,
-            decoded=_DECODED.rstrip("\n") + "\n" if has_bytes else "",
-            name=self._name,
-            value="decoded(row[name])" if has_bytes else "row[name]",
-            address=GRPC,
-            calls="\n".join(calls),
-        )
-        return text.lstrip("\n")
-
-    def _python_row(self) -> str:
-        if self._is_long:
-            return (
-                f'with open("{card.FOLDER}/{EXAMPLE}") as file:\n'
-                "    row = json.load(file)"
-            )
-        return f"row = {self._row!r}"
-
-
-def _seeded(signature: str) -> str:
-    return f'{{**row, "{SEED}": {_SEED}}}' if signature == "seeded" else "row"
-
-
-def _json(value: Any) -> Any:
-    """Returns an array as the server wants it in JSON."""
-    value = np.asarray(value)
-    if value.dtype == object:
-        flat = [_text(text) for text in value.reshape(-1).tolist()]
-        texts = np.empty(len(flat), object)
-        texts[:] = flat
-        return texts.reshape(value.shape).tolist()
-    if value.dtype.kind not in "biuf":
-        # NumPy cannot make lists of the half precision types of ml_dtypes.
-        value = value.astype("float32")
-    return value.tolist()
-
-
-def _text(text: bytes) -> Any:
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        return {"b64": base64.b64encode(text).decode()}
 
 
 def _signatures(signatures: Mapping[str, Signature], facts: Mapping[str, Any]) -> str:

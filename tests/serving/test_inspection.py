@@ -65,13 +65,7 @@ class TestPredict:
     def test_prints_rows(self, export, images, capsys):
         assert cli.main(["predict", str(export.parent), "--input", str(images)]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert lines[0].split() == [
-            "row",
-            "entropy",
-            "mean",
-            "mutual_information",
-            "std",
-        ]
+        assert lines[0].split()[:4] == ["row", "class", "1", "probability"]
         assert [line.split()[0] for line in lines[1:]] == list("01234")
 
     def test_seeds_repeat(self, export, images, tmp_path, capsys):
@@ -90,7 +84,7 @@ class TestPredict:
     @pytest.mark.parametrize(
         ("array", "options", "message"),
         [
-            (np.zeros((2, 5)), [], "not compatible with expected shape"),
+            (np.zeros((2, 5)), [], "must have the shape (4,). Received: rows of shape"),
             (np.full((2, 4), np.nan), [], "must be finite"),
             (np.zeros((2, 4)), ["--signature", "best"], "Received: 'best'"),
             (
@@ -124,7 +118,7 @@ class TestPredict:
         path = tmp_path / "rows.npz"
         np.savez(path, inputs=rows)
         assert cli.main(["predict", str(export), "--input", str(path)]) == 0
-        np.savez(path, images=rows)
+        np.savez(path, images=rows, others=rows)
         assert cli.main(["predict", str(export), "--input", str(path)]) == 2
         assert (
             "an array for each input of the signature: ['inputs']"

@@ -10,6 +10,7 @@ import types
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from loader import LoadedModel
 from protocol_fixture import ProtocolFixture
 
@@ -121,7 +122,7 @@ def check(served, answers):
     for name, answer in zip(names, answers, strict=True):
         assert set(answer) == set(signatures[name].outputs)
         for key, value in answer.items():
-            shape = signatures[name].outputs[key].shape
+            shape = tf.TensorShape(signatures[name].outputs[key].shape)
             assert shape.is_compatible_with(value.shape), (name, key)
             assert np.isfinite(value).all()
     return dict(zip(names, answers, strict=True))

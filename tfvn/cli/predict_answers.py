@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tfvn.serving.endpoints import SUMMARY
+from tfvn.serving.endpoints import order_of
 from tfvn.serving.labels import WITH_CLASSES
 from tfvn.utils.tables import text_table
 
@@ -106,7 +106,7 @@ def table(answer: Answer) -> str:
                 [_probability(*row[rank][1:]) for row in ranked],
             ]
             align += "lr"
-    for name in sorted(columns, key=_order):
+    for name in sorted(columns, key=order_of):
         value = columns[name]
         header.append(name.replace("_", " ") if answer.facts else name)
         cells.append([_values(value[r]) if r < len(value) else "" for r in shown])
@@ -187,7 +187,7 @@ def write(path: pathlib.Path, answer: Answer, about: Mapping[str, Any]) -> None:
 
 def _with_rows(answer: Answer) -> Iterator[tuple[str, np.ndarray]]:
     """Yields the results in order; raises unless each has a value for each row."""
-    for name in sorted(answer.arrays, key=_order):
+    for name in sorted(answer.arrays, key=order_of):
         value = answer.arrays[name]
         if value.shape[:1] != (len(answer.names),):
             raise ValueError(
@@ -211,17 +211,6 @@ def _flat(
             places[-1] = labels[index[-1]]
         column: Any = (slice(None), *index)
         yield "_".join([name, *places]), value[column]
-
-
-def _order(name: str) -> tuple[Any, ...]:
-    """Orders results as `tfvn.ensemble_predict` does, output by output."""
-    for rank, part in enumerate(SUMMARY):
-        if name == part or name.endswith(f"_{part}"):
-            # The longest part: `aleatoric_std` also ends in `_std`.
-            longer = [p for p in SUMMARY[rank + 1 :] if name.endswith(p)]
-            if not longer:
-                return (name.removesuffix(part), rank)
-    return (name, -1)
 
 
 def _probability(mean: float, std: float | None) -> str:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tfvn.prediction import outputs
 from tfvn.serving import card
+from tfvn.serving.endpoints import SEED, order_of
 from tfvn.serving.request_examples import EXAMPLE, MOST_VALUES, Requests, to_json
 from tfvn.serving.saved_model import Signature
 
@@ -22,6 +23,8 @@ PAGE = "README.md"
 
 # More labels than this are only in `labels.txt`.
 _MOST_LABELS = 50
+
+_SEED = "two integers of your choice, which fix the noise of the row"
 
 _MEANINGS = {
     "mean": "{mean}",
@@ -88,6 +91,9 @@ axis. Types are strict: a server refuses integers for floats in gRPC.
 {signatures}
 {labels}
 ## Ask by REST, from a shell
+
+The requests on this page have one row, which shows the form. Send your own rows, as many as you
+like.
 
 {folder}```sh
 {curl}
@@ -178,10 +184,14 @@ def _signatures(signatures: Mapping[str, Signature], facts: Mapping[str, Any]) -
         told = card.SIGNATURES[name].format(num_samples=facts["num_samples"])
         signature = signatures[name]
         rows = [
-            *(f"| input | {_tensor(*item)} | |" for item in signature.inputs.items()),
             *(
-                f"| output | {_tensor(*item)} | {_meaning(item[0], facts)} |"
-                for item in signature.outputs.items()
+                f"| input | {_tensor(key, spec)} | {_SEED if key == SEED else ''} |"
+                for key, spec in signature.inputs.items()
+            ),
+            *(
+                f"| output | {_tensor(key, signature.outputs[key])} | "
+                f"{_meaning(key, facts)} |"
+                for key in sorted(signature.outputs, key=order_of)
             ),
         ]
         head = "| | name | type | shape | meaning |\n| --- | --- | --- | --- | --- |"
@@ -230,4 +240,4 @@ def _labels(labels: Any) -> str:
                 f"`{card.FOLDER}/{card.FACTS}`."
             )
         lines.append("")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)

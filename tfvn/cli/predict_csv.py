@@ -26,38 +26,23 @@ def read_csv(
         specs: The inputs of the export.
     """
     lines = _lines(path)
-    is_text = any(spec.dtype == tf.string for spec in specs.values())
-    if len(specs) > 1 or is_text:
-        header, lines = _named_header(path, lines, specs)
-    else:
-        header, lines = _header(lines)
-    if not lines:
-        raise ValueError(
-            "A .csv file must have at least one line of values. Received: "
-            f"--input {path} with none"
-        )
-    width = len(header or lines[0][1])
-    for number, cells in lines:
-        if len(cells) != width:
-            raise ValueError(
-                f"All lines of a .csv file must have as many columns as the first, "
-                f"{width}. Received: {len(cells)} in line {number} of --input {path}"
-            )
-    numbers = [number for number, _ in lines]
-    if len(specs) > 1 or is_text:
-        table = _Table(path, header, lines)
+    if len(specs) > 1 or any(spec.dtype == tf.string for spec in specs.values()):
+        header, rest = _named_header(path, lines, specs)
+        table = _Table(path, header, rest)
         arrays = {
             name: table.column(header.index(name), spec).reshape(
                 [-1, *([1] * (spec.shape.rank - 1))]
             )
             for name, spec in specs.items()
         }
-        return arrays, numbers
-    ((name, spec),) = specs.items()
-    shape = _shape(path, spec, width)
-    table = _Table(path, header, lines)
-    columns = [table.column(index, spec) for index in range(width)]
-    return {name: np.stack(columns, axis=1).reshape([-1, *shape])}, numbers
+    else:
+        ((name, spec),) = specs.items()
+        shape = _shape(path, spec, len(lines[0][1])) if lines else []
+        header, rest = _header(lines)
+        table = _Table(path, header, rest)
+        columns = [table.column(index, spec) for index in range(table.width)]
+        arrays = {name: np.stack(columns, axis=1).reshape([-1, *shape])}
+    return arrays, [number for number, _ in rest]
 
 
 def _lines(path: pathlib.Path) -> list[Line]:
@@ -124,7 +109,20 @@ class _Table:
     """The cells of a file, with the places that errors name."""
 
     def __init__(self, path: pathlib.Path, header: list[str], lines: list[Line]):
+        if not lines:
+            raise ValueError(
+                "A .csv file must have at least one line of values. Received: "
+                f"--input {path} with none"
+            )
         self._path, self._header, self._lines = path, header, lines
+        self.width = len(header or lines[0][1])
+        for number, cells in lines:
+            if len(cells) != self.width:
+                raise ValueError(
+                    "All lines of a .csv file must have as many columns as the first, "
+                    f"{self.width}. Received: {len(cells)} in line {number} of "
+                    f"--input {path}"
+                )
 
     def column(self, index: int, spec: tf.TensorSpec) -> np.ndarray:
         """Returns a column as numbers, or as strings if the input takes strings."""

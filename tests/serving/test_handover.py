@@ -22,13 +22,16 @@ def irises():
     model = keras.Sequential(
         [keras.Input((4,)), tfvn.MeanFieldDense(3, activation="softmax", prior=None)]
     )
-    return model, {"labels": ["setosa", "versicolor", "virginica"]}
+    labels = ["setosa", "versicolor", "virginica"]
+    # Of zeros, layers without random biases have no noise.
+    return model, {"labels": labels, "example": [[5.1, 3.5, 1.4, 0.2]]}
 
 
 def digits():
     """More values than the page shows, and no signature `mean`."""
     layers = [keras.layers.Flatten(), tfvn.VarianceDense(10, prior=None)]
-    return keras.Sequential([keras.Input((8, 8, 1)), *layers]), {"outputs": "logits"}
+    model = keras.Sequential([keras.Input((8, 8, 1)), *layers])
+    return model, {"outputs": "logits", "example": np.ones((1, 8, 8, 1))}
 
 
 def targets():
@@ -51,7 +54,10 @@ def patients():
     }
     model = keras.Model({"image": image, "age": age}, outputs)
     kinds = {"dose": "regression", "risk": "probabilities"}
-    return model, {"outputs": kinds, "labels": {"risk": ["low", "high"]}}
+    example = {"image": [[[1.0, 2.0], [3.0, 4.0]]], "age": [[0.1]]}
+    example = {name: np.array(value) for name, value in example.items()}
+    labels = {"risk": ["low", "high"]}
+    return model, {"outputs": kinds, "labels": labels, "example": example}
 
 
 def texts(example):
@@ -201,7 +207,11 @@ def test_files_that_the_page_names_are_there(served):
     [
         (
             irises,
-            ["0. setosa\n1. versicolor\n2. virginica\n", "probability of each class"],
+            [
+                "0. setosa\n1. versicolor\n2. virginica\n",
+                '{"inputs": [5.1, 3.5, 1.4, 0.2]}',
+                "probability of each class",
+            ],
         ),
         (
             targets,

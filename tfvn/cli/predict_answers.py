@@ -13,6 +13,7 @@ import numpy as np
 
 from tfvn.serving.endpoints import order_of
 from tfvn.serving.labels import WITH_CLASSES
+from tfvn.serving.saved_model import own_digits
 from tfvn.utils.tables import text_table
 
 # The largest numbers of rows and of values per cell that are printed.
@@ -227,13 +228,10 @@ def _values(value: np.ndarray) -> str:
 def _numbers(values: Any) -> Any:
     """Returns an array as lists of Python's numbers, with the digits of its own type."""
     array = np.asarray(values)
-    if array.dtype.kind == "f" and array.dtype != np.float64:
-        # 0.1 in float32 is 0.1, and not 0.10000000149011612.
-        return array.astype(np.str_).astype("float64").tolist()
     if array.dtype.kind in "OS":
         flat = [_text(value) for value in array.reshape(-1).tolist()]
         return np.array(flat, dtype=object).reshape(array.shape).tolist()
-    return array.tolist()
+    return own_digits(array).tolist()
 
 
 def _text(value: Any) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tfvn.serving import card
 from tfvn.serving.endpoints import SEED
+from tfvn.serving.saved_model import own_digits
 
 # One row of inputs, if it is too long for the page.
 EXAMPLE = "example.json"
@@ -168,7 +169,7 @@ def to_json(value: Any) -> Any:
     if value.dtype.kind not in "biuf":
         # NumPy cannot make lists of the half precision types of ml_dtypes.
         value = value.astype("float32")
-    return value.tolist()
+    return own_digits(value).tolist()
 
 
 def _text(text: bytes) -> Any:

@@ -153,7 +153,7 @@ def write(
         example: Rows of the inputs, by name; the requests of the page have the first.
     """
     facts = card.read(folder)
-    row = {key: to_json(value[0]) for key, value in example.items()}
+    row = {key: to_json(value[:1])[0] for key, value in example.items()}
     is_long = sum(np.size(value[:1]) for value in example.values()) > MOST_VALUES
     if is_long:
         path = folder / card.FOLDER / EXAMPLE

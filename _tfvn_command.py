@@ -5,7 +5,11 @@ This module is outside the package on purpose. Importing anything of `tfvn` runs
 errors in the arguments at once; then it imports the function `run` of
 `tfvn/cli/<command>.py` and calls it with the arguments by name.
 
-`TF_CPP_MIN_LOG_LEVEL=0 tfvn ...` shows all log lines of TensorFlow.
+The arguments of a command are in `tfvn/cli/arguments/<command>.py`. A new command consists
+of these two files, and of its name in `COMMANDS`.
+
+The command hides TensorFlow's log lines. `TF_CPP_MIN_LOG_LEVEL=0 python -m tfvn ...` shows
+all of them.
 """
 
 import argparse
@@ -14,11 +18,15 @@ import importlib
 import os
 import pathlib
 import re
+import runpy
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from typing import Any, NoReturn
+
+# In the order of the help.
+COMMANDS = ("quickstart", "inspect", "predict", "report")
 
 # The largest seed that served models and everything that Keras seeds accept.
 _LARGEST_SEED = 2**31 - 1
@@ -42,80 +50,6 @@ examples:
   tfvn report model.keras --data digits
                                 write a page on how certain a model is
   tfvn COMMAND --help           show what a command does, and its options
-"""
-
-_QUICKSTART = """\
-Train a variance network on 8x8 digits that come with the package, with plain
-`keras.Sequential` and `model.fit`. It downloads nothing.
-
-It prints the test accuracy with three kinds of prediction:
-  mean weights   every weight is at its mean, zero: a random guess
-  one sample     one draw of the weights, as in training
-  20 samples     the average over 20 draws, which is better than one
-
-It also prints the entropy of the predictions for digits, for inverted digits
-and for noise: the network is less certain about inputs that differ from its
-training data. At the end it exports the ensemble for TensorFlow Serving, loads
-the export and calls it.
-"""
-
-_QUICKSTART_EXAMPLES = """\
-examples:
-  tfvn quickstart
-  tfvn quickstart --epochs 5 --seed 1
-"""
-
-_INSPECT = """\
-Show what is in a saved model.
-
-For an export of `tfvn.export_ensemble`, or the newest version in a directory
-of exports: its signatures with names, types and shapes, the number of draws,
-the posteriors of its layers, and the other versions. For a `.keras` file: the
-posteriors of its layers, their KL, and how certain their weights are, as
-`tfvn.summary` shows them.
-"""
-
-_INSPECT_EXAMPLES = """\
-examples:
-  tfvn inspect saved_models/digits
-  tfvn inspect saved_models/digits/3
-  tfvn inspect model.keras
-"""
-
-_PREDICT = """\
-Predict with an export of `tfvn.export_ensemble`, without a server. The rows
-come from a `.npy` file or, for a model with several inputs, from a `.npz` file
-with one array for each input name. Numbers are converted to the type of the
-export's input if that changes no value. Strings must be in arrays of NumPy's
-string type, not of Python objects.
-"""
-
-_PREDICT_EXAMPLES = """\
-examples:
-  tfvn predict saved_models/digits --input images.npy
-  tfvn predict saved_models/digits --input images.npy --seed 1
-  tfvn predict saved_models/digits --input images.npy \\
-      --signature samples --output samples.npz
-"""
-
-_REPORT = """\
-Write a page of HTML about a saved model: how good its predictions are, and how
-certain. It shows accuracy, calibration, uncertainty on usual data and on data
-from outside of the distribution, the least certain examples, and the posterior
-of each layer. For a model that predicts distributions of numbers it shows the
-coverage and the width of intervals instead of the accuracy.
-
-Data are the name of a data set of `tfvn.datasets`, the test split of which is
-used, or a .npz file with arrays `x` and `y` (or `x_test` and `y_test`),
-prepared as in training. The page needs no network, and the command needs
-matplotlib: pip install "tfvn[plots]".
-"""
-
-_REPORT_EXAMPLES = """\
-examples:
-  tfvn report model.keras --data digits
-  tfvn report model.keras --data mnist --ood fashion_mnist -o mnist.html
-  tfvn report model.keras --data test.npz --num-samples 50 --limit 500
 """
 
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -147,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        with quiet_tensorflow():
+        with quiet_tensorflow(at_any_level=True):
             module = importlib.import_module(f"tfvn.cli.{command}")
         module.run(**arguments)
         sys.stdout.flush()
@@ -165,15 +99,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def quiet_tensorflow() -> Iterator[None]:
+def quiet_tensorflow(at_any_level: bool = False) -> Iterator[None]:
     """Hides TensorFlow's log lines, and nothing else, during imports inside the context.
-
-    If `TF_CPP_MIN_LOG_LEVEL` is set, lines that it allows are shown.
 
     TensorFlow logs while its libraries load (one line per library for a missing GPU
     driver), before its logger reads `TF_CPP_MIN_LOG_LEVEL`; no variable stops these
     lines. It writes them to the file descriptor, not to `sys.stderr`.
+
+    Args:
+        at_any_level: Whether to set `TF_CPP_MIN_LOG_LEVEL` to 3, which also hides the lines
+            after the import. Otherwise, if the variable is set, lines that it allows are
+            shown.
     """
+    if at_any_level:
+        os.environ[_LOG_LEVEL] = "3"
     level = os.environ.setdefault(_LOG_LEVEL, "3")
     hidden = _SEVERITIES[: int(level) if level.isdecimal() else 0]
     if not hidden:
@@ -213,11 +152,27 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command"
     )
-    _add_quickstart(commands)
-    _add_inspect(commands)
-    _add_predict(commands)
-    _add_report(commands)
+    for command in COMMANDS:
+        told = _arguments_of(command)
+        subparser = commands.add_parser(
+            command,
+            help=told["HELP"],
+            description=told["DESCRIPTION"],
+            epilog=told["EXAMPLES"],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        told["add_arguments"](subparser)
     return parser
+
+
+def _arguments_of(command: str) -> dict[str, Any]:
+    """Returns the names in the file with the arguments of a command.
+
+    The file is run by its path, because an import by its name would import the packages
+    around it first, and TensorFlow with them.
+    """
+    folder = pathlib.Path(__file__).with_name("tfvn") / "cli" / "arguments"
+    return runpy.run_path(str(folder / f"{command}.py"))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -227,150 +182,25 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"tfvn: error: {message} (see `{self.prog} --help`)\n")
 
 
-def _add_quickstart(commands: Any) -> None:
-    parser = commands.add_parser(
-        "quickstart",
-        help="train a variance network on digits and show its uncertainty",
-        description=_QUICKSTART,
-        epilog=_QUICKSTART_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--epochs",
-        type=_integer_from(1),
-        default=40,
-        metavar="N",
-        help="number of training epochs (default: %(default)s)",
-    )
-    _add_seed(parser, "seed of the initial weights, the shuffling and the noise", 0)
-    parser.add_argument(
-        "--export",
-        type=pathlib.Path,
-        default=pathlib.Path("saved_models/digits"),
-        metavar="PATH",
-        help="directory to export to; every run adds a new version "
-        "(default: %(default)s)",
-    )
+def add_seed(parser: Any, meaning: str, default: int | None) -> None:
+    """Adds the option `--seed`.
 
-
-def _add_seed(parser: Any, meaning: str, default: int | None) -> None:
+    Args:
+        parser: The parser of a command.
+        meaning: What the seed is for.
+        default: The seed if none is given; `None` is fresh noise.
+    """
     usual = "fresh noise" if default is None else default
     parser.add_argument(
         "--seed",
-        type=_integer_from(0, _LARGEST_SEED),
+        type=integer_from(0, _LARGEST_SEED),
         default=default,
         metavar="N",
         help=f"{meaning}, from 0 to {_LARGEST_SEED} (default: {usual})",
     )
 
 
-def _add_inspect(commands: Any) -> None:
-    parser = commands.add_parser(
-        "inspect",
-        help="show what is in an export or a saved model",
-        description=_INSPECT,
-        epilog=_INSPECT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "path",
-        type=pathlib.Path,
-        metavar="PATH",
-        help="an export, a directory of exports, or a .keras file",
-    )
-
-
-def _add_predict(commands: Any) -> None:
-    parser = commands.add_parser(
-        "predict",
-        help="predict with an export, without a server",
-        description=_PREDICT,
-        epilog=_PREDICT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "path",
-        type=pathlib.Path,
-        metavar="PATH",
-        help="an export, or a directory of exports",
-    )
-    parser.add_argument(
-        "--input",
-        type=pathlib.Path,
-        required=True,
-        metavar="FILE",
-        help="a .npy file with the rows, or a .npz file with an array for each input",
-    )
-    parser.add_argument(
-        "--signature",
-        metavar="NAME",
-        help="signature to call (default: serving_default, or seeded if --seed is given)",
-    )
-    _add_seed(parser, "seed that makes the answer repeatable", None)
-    parser.add_argument(
-        "--output",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="a .npz file to write the whole answer to; an existing file is replaced "
-        "(default: print the first rows)",
-    )
-
-
-def _add_report(commands: Any) -> None:
-    parser = commands.add_parser(
-        "report",
-        help="write a page on how good and how certain a saved model is",
-        description=_REPORT,
-        epilog=_REPORT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "path", type=pathlib.Path, metavar="MODEL", help="a .keras file"
-    )
-    parser.add_argument(
-        "--data",
-        required=True,
-        metavar="NAME|FILE",
-        help="a data set by name, or a .npz file with `x` and `y`",
-    )
-    parser.add_argument(
-        "--ood",
-        metavar="NAME|FILE",
-        help="data from outside of the distribution; a file needs no `y`",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=pathlib.Path,
-        default=pathlib.Path("report.html"),
-        metavar="FILE",
-        help="the page, replaced if it exists (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--num-samples",
-        type=_integer_from(1),
-        default=20,
-        metavar="N",
-        help="draws of the noise for each example (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--limit",
-        type=_integer_from(1),
-        default=2000,
-        metavar="N",
-        help="use at most N examples, chosen at random (default: %(default)s)",
-    )
-    _add_seed(parser, "fixes the noise and the choice of examples", 0)
-    parser.add_argument(
-        "--outputs",
-        default="auto",
-        metavar="KIND",
-        help="what the outputs are, if the saved model does not tell: logits, "
-        "probabilities, normal, ... as in `tfvn.ensemble_predict`",
-    )
-
-
-def _integer_from(smallest: int, largest: int | None = None) -> Callable[[str], int]:
+def integer_from(smallest: int, largest: int | None = None) -> Callable[[str], int]:
     """Returns a converter, for `type=`, to integers from `smallest` to `largest`."""
     if largest is None:
         expected = f"of at least {smallest}"

@@ -1,3 +1,5 @@
+import argparse
+import importlib
 import inspect
 import json
 import os
@@ -179,6 +181,20 @@ class TestCommand:
         monkeypatch.setattr(quickstart, "run", interrupt)
         assert cli.main(["quickstart"]) == 130
         assert capsys.readouterr() == ("", "")
+
+    @pytest.mark.parametrize("name", _tfvn_command.COMMANDS)
+    def test_arguments_are_those_of_the_function(self, name):
+        parser = argparse.ArgumentParser(add_help=False)
+        _tfvn_command._arguments_of(name)["add_arguments"](parser)
+        run = importlib.import_module(f"tfvn.cli.{name}").run
+        parameters = inspect.signature(run).parameters
+        assert {action.dest for action in parser._actions} == set(parameters)
+        for action in parser._actions:
+            is_required = parameters[action.dest].default is inspect.Parameter.empty
+            assert action.required == is_required, action.dest
+            if not is_required:
+                given = parameters[action.dest].default
+                assert str(action.default) == str(given), action.dest
 
 
 class TestQuickstart:

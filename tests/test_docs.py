@@ -79,8 +79,8 @@ def test_laplace_page_runs_as_printed(capsys):
 
 def test_serving_page_runs_as_printed(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # The second asks a server, and runs in tests/serving.
-    block, _ = python_blocks(ROOT / "docs" / "serving.md")
+    # The others ask a server, and run in tests/serving.
+    block, *_ = python_blocks(ROOT / "docs" / "serving.md")
     exec(block, {})
     shown = capsys.readouterr().out.splitlines()[-1]
     assert shown == "['entropy', 'mean', 'mutual_information', 'std']"

@@ -180,6 +180,38 @@ class TestEdges:
         tfvn.ensemble_predict(models.local(), np.zeros((40, FEATURES)), batch_size=16)
         assert "3/3" in capsys.readouterr().out
 
+    @pytest.mark.parametrize("verbose", [1, "auto"])
+    @pytest.mark.parametrize("total", [11, None])
+    def test_estimates_leave_the_first_batch_out(
+        self, capsys, monkeypatch, verbose, total
+    ):
+        """The first batch takes 100 seconds, as if tracing were slow, the others 4."""
+        now = [1000.0]
+        monkeypatch.setattr("time.time", lambda: now[0])
+        monkeypatch.setattr("time.perf_counter", lambda: now[0])
+        shown = []
+        for index in tfvn.prediction.ensemble._progress(
+            iter(range(11)), total, verbose
+        ):
+            shown.append(capsys.readouterr().out)
+            now[0] += 4 if index else 100
+        shown.append(capsys.readouterr().out)
+        # Not before the second batch, from which on there is an estimate.
+        assert not any(shown[:2])
+        assert " 2/11" in shown[2] if total else "2/Unknown" in shown[2]
+        for index, text in enumerate(shown[2:-1], start=2):
+            assert "4s/batch" in text
+            if total:
+                assert f"\x1b[1m{4 * (11 - index)}s\x1b[0m" in text
+        assert "140s" in shown[-1]
+
+    def test_a_slow_first_batch_alone_shows_nothing(self, capsys, monkeypatch):
+        now = [0.0]
+        monkeypatch.setattr("time.perf_counter", lambda: now[0])
+        for index in tfvn.prediction.ensemble._progress(iter(range(9)), 9, "auto"):
+            now[0] += 0.1 if index else 100
+        assert capsys.readouterr().out == ""
+
     @pytest.mark.parametrize(
         ("kwargs", "words"),
         [

@@ -122,8 +122,9 @@ class TestTexts:
         np.testing.assert_allclose(found[0], expected["mean"], atol=1e-5)
         np.save(given, np.ones((2, 1)))
         assert cli.main(ask) == 2
-        assert "`inputs` must be strings. Received: an array of float64" in (
-            capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert (
+            f"`inputs` of --input {given} must be strings. Received: an array" in error
         )
 
 

@@ -1,5 +1,7 @@
 """The real server, where it is installed: `tensorflow_model_server` on the PATH."""
 
+import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -14,10 +16,10 @@ BINARY = shutil.which("tensorflow_model_server")
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no tensorflow_model_server")
 
-BATCHING = """\
-max_batch_size { value: 64 }
-batch_timeout_micros { value: 20000 }
-"""
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "serving.md"
+(BATCHING,) = re.findall(
+    r"```proto\n(max_batch_size.*?)```", PAGE.read_text(), re.DOTALL
+)
 
 
 def free_port():

@@ -199,6 +199,7 @@ MOMENTS = {
     "draft": ".export-*",
     "weights": ".export-*/variables/variables.data-*",
     "warm-up": ".export-*/assets.extra/tf_serving_warmup_requests",
+    "page": ".export-*/README.md",
     "version": "1",
     "second version": "2",
 }
@@ -226,8 +227,10 @@ def test_killed_at_any_moment(starter, tmp_path):
     for moment, base in bases.items():
         for path in versions.find(base).values():
             assert answers(path), moment
+            assert (path / "README.md").read_text().endswith("first client.\n"), moment
     assert list(versions.find(bases["draft"])) == []
     assert list(versions.find(bases["warm-up"])) == []
+    assert list(versions.find(bases["page"])) == []
     assert 1 in versions.find(bases["version"])
     assert 2 in versions.find(bases["second version"])
     # What is left of a killed one is in nobody's way.

@@ -1,7 +1,7 @@
 """The commands of `tfvn`: one module for each, with a function `run`.
 
-Their arguments and help texts are in `_tfvn_command.py`, outside of the package, so that
-the command can read them before it imports TensorFlow.
+Their arguments and help texts are in `arguments`, which `_tfvn_command.py`, outside of the
+package, reads before it imports TensorFlow.
 """
 
 from _tfvn_command import main

@@ -347,17 +347,24 @@ def _checked_batch_size(batch_size: int | None) -> int:
 
 
 def _progress(batches: Iterator[Any], total: int | None, verbose: Any) -> Iterator[Any]:
-    """Yields the batches, and shows a progress bar if it takes long."""
-    bar = keras.utils.Progbar(total, unit_name="batch") if verbose == 1 else None
-    start = time.perf_counter()
+    """Yields the batches, and shows a progress bar if it takes long.
+
+    The bar first appears after the second batch. The first takes longer, because the model
+    is traced, so that an estimate from it would be far too long.
+    """
+    # Keras's bar leaves the first step out of its estimates if it is told of it. It is
+    # told of every step, and stays hidden until `verbose` is 1.
+    bar = keras.utils.Progbar(total, unit_name="batch", verbose=0)
+    start = math.inf
     done = 0
     for batch in batches:
         yield batch
         done += 1
-        is_long = time.perf_counter() - start > _PATIENCE and done != total
-        if bar is None and verbose == "auto" and is_long:
-            bar = keras.utils.Progbar(total, unit_name="batch")
-        if bar is not None:
-            bar.update(done, finalize=done == total)
-    if bar is not None and total is None:
+        is_last = done == total
+        is_long = time.perf_counter() - start > _PATIENCE and not is_last
+        if (verbose == 1 and (done > 1 or is_last)) or (verbose == "auto" and is_long):
+            bar.verbose = 1
+        bar.update(done, finalize=is_last)
+        start = min(start, time.perf_counter())
+    if bar.verbose and total is None:
         bar.update(done, finalize=True)

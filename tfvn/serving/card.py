@@ -29,7 +29,7 @@ VERSIONS = {
     "tensorflow-probability": tfp.__version__,
 }
 
-_SIGNATURES = {
+SIGNATURES = {
     "serving_default": "mean, spread and entropies of {num_samples} fresh draws",
     "samples": "the {num_samples} draws themselves, on axis 1",
     "seeded": "the same as `serving_default`, but repeatable: two integers `seed` for each row",
@@ -77,6 +77,7 @@ def write(
     signatures: Iterable[str],
     labels: Sequence[str] | Mapping[str, Sequence[str]] | None,
     interval: float | None = None,
+    results: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes the description of an export.
 
@@ -89,6 +90,7 @@ def write(
         labels: Names of the classes, or a dictionary from the names of outputs to such
             lists, or `None`.
         interval: The probability of the served interval, or `None`.
+        results: What each output is, by the name that its results begin with.
     """
     signatures = list(signatures)
     layers = _served_layers(model)
@@ -97,6 +99,7 @@ def write(
         "model": model.name,
         "num_samples": num_samples,
         "outputs": names,
+        "results": {name: name_of(kind) for name, kind in (results or {}).items()},
         "interval": interval,
         "signatures": signatures,
         "labels": labels,
@@ -106,7 +109,7 @@ def write(
     }
     (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
     rows = [
-        f"| `{name}` | {_SIGNATURES[name].format(num_samples=num_samples)} |"
+        f"| `{name}` | {SIGNATURES[name].format(num_samples=num_samples)} |"
         for name in signatures
     ]
     text = _CARD.format(

@@ -143,6 +143,17 @@ class Endpoints:
         return keras.tree.pack_sequence_as(self._structure, flat)
 
 
+def order_of(name: str) -> tuple[Any, ...]:
+    """Returns a key that sorts the names of results: by output, then as in `SUMMARY`."""
+    for rank, part in enumerate(SUMMARY):
+        if name == part or name.endswith(f"_{part}"):
+            # The longest part: `aleatoric_std` also ends in `_std`.
+            longer = [p for p in SUMMARY[rank + 1 :] if name.endswith(p)]
+            if not longer:
+                return (name.removesuffix(part), rank)
+    return (name, -1)
+
+
 def _inputs(
     model: keras.Model, input_signature: Any
 ) -> tuple[Any, dict[str, tf.TensorSpec]]:

@@ -12,9 +12,9 @@ import tensorflow as tf
 from tfvn.likelihoods import Likelihood
 from tfvn.prediction.distribution import check_level
 from tfvn.prediction.kinds import find_kinds, name_of
-from tfvn.serving import card, versions, warmup
+from tfvn.serving import card, handover, versions, warmup
 from tfvn.serving.endpoints import SEED, Endpoints
-from tfvn.serving.labels import Labels, checked_labels
+from tfvn.serving.labels import Labels, by_output, checked_labels
 from tfvn.serving.saved_model import SavedModel, reason, to_array
 from tfvn.utils import private
 from tfvn.utils.models import all_layers
@@ -72,7 +72,8 @@ def export_ensemble(
     Before the version appears, this function loads it with `tf.saved_model.load`, calls
     each signature, and checks that the answer has as many rows as the request. A version
     is complete or absent, even if the process is killed, and this function never
-    overwrites one.
+    overwrites one. The version contains a page, `README.md`, for whoever serves it: inputs,
+    outputs and labels, how to start a server, and a request for each signature.
 
     The function refuses models that call Python from their graph (`tf.py_function`,
     `tf.numpy_function`), because a server has no Python, and models with stateful recurrent
@@ -93,8 +94,9 @@ def export_ensemble(
             class, two for a binary output, one for each of several independent binary
             outputs. For a model with several outputs, a dictionary from their names to such
             lists.
-        example: A few rows of inputs, for the check of the export and for the server's
-            warm-up; `None` is a row of zeros, or of empty strings.
+        example: A few rows of inputs, for the check of the export, for the server's
+            warm-up, and for the requests in `README.md`, which show the first row; `None`
+            is a row of zeros, or of empty strings.
         input_signature: A `tf.TensorSpec`, or a structure of them with names, for models
             that are neither sequential nor functional.
         interval: The probability of the interval between `lower` and `upper`, for
@@ -129,9 +131,15 @@ def export_ensemble(
         _write(folder, model, endpoints)
         extra = folder / card.FOLDER
         extra.mkdir()
-        card.write(extra, model, num_samples, kinds, requests, labels, interval)
-        warmup.write(extra, base.resolve().name, requests)
-        _try(folder, requests, num_samples)
+        results = by_output(kinds, endpoints.draws)
+        card.write(
+            extra, model, num_samples, kinds, requests, labels, interval, results
+        )
+        name = base.resolve().name
+        warmup.write(extra, name, requests)
+        served = SavedModel(folder)
+        handover.write(folder, name, served.signatures, requests["serving_default"])
+        _try(served, requests, num_samples)
         return versions.publish(folder, base, version)
 
 
@@ -249,10 +257,9 @@ def _write(folder: pathlib.Path, model: keras.Model, endpoints: Endpoints) -> No
 
 
 def _try(
-    folder: pathlib.Path, requests: dict[str, dict[str, np.ndarray]], num_samples: int
+    served: SavedModel, requests: dict[str, dict[str, np.ndarray]], num_samples: int
 ) -> None:
     """Loads the export, calls each signature and checks the answers."""
-    served = SavedModel(folder)
     called_back = _PYTHON_OPS.intersection(served.ops())
     if called_back:
         raise ValueError(

@@ -10,12 +10,25 @@ from tfvn.prediction import outputs
 
 Labels = Sequence[str] | Mapping[str, Sequence[str]]
 
-_WITH_CLASSES = (
+WITH_CLASSES = (
     outputs.LOGITS,
     outputs.PROBABILITIES,
     outputs.BINARY_LOGITS,
     outputs.BINARY_PROBABILITIES,
 )
+
+
+def by_output(kinds: list[Any], draws: dict[str, tf.TensorSpec]) -> dict[str, Any]:
+    """Returns what each output is, by its name; an only output has the name `""`.
+
+    Args:
+        kinds: What each output is, or one kind for all of them.
+        draws: The specs of the signature `samples`, in the order of the outputs.
+    """
+    names = [name.removesuffix("samples").removesuffix("_") for name in draws]
+    # One kind may stand for all outputs.
+    kinds = kinds * len(draws) if len(kinds) == 1 else kinds
+    return dict(zip(names, kinds, strict=True))
 
 
 def checked_labels(
@@ -25,16 +38,16 @@ def checked_labels(
 
     Args:
         labels: The user's argument.
-        kinds: What each output is, or one kind for all of them.
-        draws: The specs of the signature `samples`, in the order of the outputs.
+        kinds: As in `by_output`.
+        draws: As in `by_output`.
     """
     if labels is None:
         return None
-    # One kind may stand for all outputs.
-    kinds = kinds * len(draws) if len(kinds) == 1 else kinds
     counts = {
-        name.removesuffix("samples").removesuffix("_"): _num_classes(spec, kind)
-        for (name, spec), kind in zip(draws.items(), kinds, strict=True)
+        name: _num_classes(spec, kind)
+        for (name, kind), spec in zip(
+            by_output(kinds, draws).items(), draws.values(), strict=True
+        )
     }
     if len(counts) == 1:
         (count,) = counts.values()
@@ -73,7 +86,7 @@ def _list_of_labels(labels: Any, count: int | None, name: str) -> list[str]:
 
 def _num_classes(draws: tf.TensorSpec, kind: str) -> int | None:
     """Returns the number of classes of an output, or `None` if it is not fixed."""
-    if kind not in _WITH_CLASSES:
+    if kind not in WITH_CLASSES:
         return 0
     size = 1 if draws.shape.rank == 2 else draws.shape[-1]
     # A single number is the probability of the second of two classes.

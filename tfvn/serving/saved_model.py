@@ -132,6 +132,16 @@ def to_array(value: Any, spec: tf.TensorSpec, what: str) -> np.ndarray:
     return converted
 
 
+def own_digits(array: np.ndarray) -> np.ndarray:
+    """Returns floats in float64, with the digits that their own type shows.
+
+    0.1 in float32 becomes 0.1, and not 0.10000000149011612.
+    """
+    if array.dtype.kind != "f" or array.dtype == np.float64:
+        return array
+    return array.astype(np.str_).astype("float64")
+
+
 def reason(error: tf.errors.OpError) -> str:
     """Returns the line of a TensorFlow error that says what is wrong."""
     lines = error.message.splitlines() or [type(error).__name__]

@@ -4,6 +4,7 @@ import base64
 import http.server
 import json
 import re
+import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +15,9 @@ from tensorflow_serving.apis import predict_pb2
 
 from protocol_fixture.errors import invalid, missing, precondition
 
-_ROUTE = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(/metadata|:predict)?")
+_ROUTE = re.compile(
+    r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?(/metadata|:predict)?"
+)
 
 
 class RestHandler(http.server.BaseHTTPRequestHandler):
@@ -47,10 +50,12 @@ class RestHandler(http.server.BaseHTTPRequestHandler):
             if match is None:
                 raise missing(f"Malformed request: {self.path}")
             spec = predict_pb2.PredictRequest().model_spec
-            spec.name = match[1]
+            spec.name = urllib.parse.unquote(match[1])
             if match[2]:
                 spec.version.value = int(match[2])
-            answer = method(spec, match[3])
+            if match[3]:
+                spec.version_label = match[3]
+            answer = method(spec, match[4])
         except tf.errors.OpError as error:
             status = 404 if error.error_code == tf.errors.NOT_FOUND else 400
             answer = {"error": error.message}

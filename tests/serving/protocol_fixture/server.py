@@ -45,6 +45,8 @@ class ProtocolFixture:
         base: The directory of a model, whose name is the model's.
         batching: Whether each request is merged with rows of somebody else.
         all_versions: Whether older versions are kept, where else the newest is.
+        config: A `ModelConfig`, whose policy chooses the versions, and whose labels name
+            them.
 
     Attributes:
         grpc_address: Host and port, while it runs.
@@ -54,9 +56,13 @@ class ProtocolFixture:
     """
 
     def __init__(
-        self, base: pathlib.Path, batching: bool = False, all_versions: bool = False
+        self,
+        base: pathlib.Path,
+        batching: bool = False,
+        all_versions: bool = False,
+        config: Any = None,
     ):
-        self.base, self.name = base, base.name
+        self.base, self.name, self.config = base, base.name, config
         self.batching, self.all_versions = batching, all_versions
         self.models: dict[int, LoadedModel] = {}
         self.definitions: dict[int, dict[str, Any]] = {}
@@ -91,7 +97,7 @@ class ProtocolFixture:
     def poll(self) -> None:
         """Does what the server does every second: loads versions that have appeared."""
         found = sorted(int(p.name) for p in self.base.iterdir() if p.name.isdigit())
-        wanted = found if self.all_versions else found[-1:]
+        wanted = found if self.all_versions else self._chosen(found)
         for version in wanted:
             if version not in self.models:
                 self._load(version)
@@ -134,10 +140,27 @@ class ProtocolFixture:
         outputs = run(model, arrays, name)
         return version, {key: outputs[key] for key in output_filter or outputs}
 
+    def _chosen(self, found: list[int]) -> list[int]:
+        """Returns the versions that are to be served, among those that are there."""
+        policy = None if self.config is None else self.config.model_version_policy
+        if policy is None or policy.WhichOneof("policy_choice") is None:
+            return found[-1:]
+        if policy.HasField("specific"):
+            return [version for version in found if version in policy.specific.versions]
+        if policy.HasField("all"):
+            return found
+        return found[-(policy.latest.num_versions or 1) :]
+
     def version_of(self, spec: Any) -> int:
         """Returns the version that a `ModelSpec` means."""
         if spec.name != self.name:
             raise missing(f"Servable not found for request: Latest({spec.name})")
+        if spec.version_label:
+            labels = {} if self.config is None else self.config.version_labels
+            if spec.version_label not in labels:
+                label = spec.version_label
+                raise invalid(f"Unrecognized servable version label: {label}")
+            return labels[spec.version_label]
         if not spec.HasField("version"):
             return max(self.models)
         if spec.version.value not in self.models:

@@ -113,7 +113,9 @@ def predict(model: keras.Model, kind: str, x: np.ndarray) -> dict[str, np.ndarra
     if kind == "deterministic":
         mean = model.predict(x, batch_size=500, verbose=0)
         return {"mean": mean, "entropy": -(mean * np.log(mean + 1e-30)).sum(axis=-1)}
-    answer = tfvn.ensemble_predict(model, x, NUM_SAMPLES, batch_size=500, seed=0)
+    answer = tfvn.ensemble_predict(
+        model, x, NUM_SAMPLES, batch_size=500, seed=0, verbose=0
+    )
     return answer.to_dict()
 
 

@@ -50,11 +50,11 @@ def stacked(dense: Callable, *between: Callable, **kwargs: Any) -> list[Any]:
 
 
 def variance() -> list[Any]:
-    """Returns a plain layer, a variance layer with its normalization, and a last layer."""
-    normalized = [layers.BatchNormalization(), layers.Activation("relu")]
-    first = layers.Dense(200, activation="relu")
-    last = layers.Dense(10, activation="softmax")
-    return [first, tfvn.VarianceDense(200), *normalized, last]
+    """Returns a plain and a variance layer, both with normalization, and a last layer."""
+    parts: list[Any] = []
+    for dense in (layers.Dense, tfvn.VarianceDense):
+        parts += [dense(200), layers.BatchNormalization(), layers.Activation("relu")]
+    return [*parts, layers.Dense(10, activation="softmax")]
 
 
 # The layers of each kind, and the weight of the KL.

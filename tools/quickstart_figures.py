@@ -1,7 +1,7 @@
 """Measures what the uncertainty of the quickstart's network is worth.
 
-    python tools/quickstart_figures.py             # 3 seeds, about two minutes
-    python tools/quickstart_figures.py --seeds 1 --dry-run
+    python tools/quickstart_figures.py           # 3 seeds, some minutes
+    python tools/quickstart_figures.py --again   # only the tables, from the saved figures
 
 It trains the network of `tfvn quickstart`, and for comparison the same network without
 batch normalization before its variance layer. It writes docs/results/quickstart.json, the tables of
@@ -31,6 +31,7 @@ COUNTS = (1, 2, 5, 10, 20, 50, 100)
 MANY = 1000
 # Draws of which no probability spreads more than this agree.
 SMALL = 0.02
+OURS = "the quickstart's network"
 
 Figures = dict[str, Any]
 
@@ -149,13 +150,18 @@ def trust_table(found: list[Figures]) -> str:
     ]
     for name in [*image_sets(np.zeros((1, 8, 8, 1), "float32")), "errors"]:
         values = [figures[name] for figures in found]
-        cells = [np.mean([v[s] for v in values]) for s in SCORES]
-        texts = [f"{cell:.3f}" for cell in cells] if name != "digits" else [""] * 3
+        texts = ["", "", ""]
+        if name != "digits":
+            texts = [_mean_and_range([v[score] for v in values]) for score in SCORES]
         informations = [v.get("mean_mutual_information") for v in values]
-        texts.append(f"{np.mean(informations):.3f}" if informations[0] else "")
+        texts.append(f"{np.mean(informations):.2f}" if informations[0] else "")
         title = "digits that it gets wrong" if name == "errors" else name
         lines.append(f"| {title} | {' | '.join(texts)} |")
     return "\n".join(lines)
+
+
+def _mean_and_range(values: list[float]) -> str:
+    return f"{np.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 def spread_table(found: dict[str, list[Figures]]) -> str:
@@ -260,10 +266,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--dry-run", action="store_true", help="write nothing")
+    parser.add_argument(
+        "--again", action="store_true", help="write the tables again, and train nothing"
+    )
     options = parser.parse_args()
+    saved = DOCS / "results" / "quickstart.json"
+    if options.again:
+        write_tables(json.loads(saved.read_text()))
+        return
     networks = {
-        "the quickstart's network": quickstart.build_model,
+        OURS: quickstart.build_model,
         "without the first normalization": without_normalization,
     }
     found: dict[str, list[Figures]] = {name: [] for name in networks}
@@ -272,25 +284,21 @@ def main() -> None:
         for name, build in networks.items():
             model = trained(build, seed)
             found[name].append(measure(model))
-            if build is quickstart.build_model:
+            if name == OURS:
                 models.append(model)
                 of_draws.append(draws(model))
-    texts = {
-        ("prediction.md", "trust"): trust_table(found["the quickstart's network"]),
-        ("choices.md", "draws"): draws_table(of_draws),
-        ("pitfalls.md", "spread"): spread_table(found),
-    }
-    for text in texts.values():
-        print(text, end="\n\n")
-    if options.dry_run:
-        return
-    for (page, name), text in texts.items():
-        write_between(page, name, text)
     figures = {"uncertainty": found, "draws": of_draws}
-    (DOCS / "results" / "quickstart.json").write_text(
-        json.dumps(figures, indent=1) + "\n"
-    )
+    saved.write_text(json.dumps(figures, indent=1) + "\n")
+    write_tables(figures)
     picture(models[0], DOCS / "images" / "uncertainty.png")
+
+
+def write_tables(figures: Figures) -> None:
+    """Writes the three tables into their pages."""
+    found = figures["uncertainty"]
+    write_between("prediction.md", "trust", trust_table(found[OURS]))
+    write_between("choices.md", "draws", draws_table(figures["draws"]))
+    write_between("pitfalls.md", "spread", spread_table(found))
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def assert_same_network(model, other):
         for key in set(config) - {"name"}:
             assert config[key] == expected[key], (layer, key)
     optimizer, expected = (x.optimizer.get_config() for x in (model, other))
-    assert optimizer == expected
+    assert {**optimizer, "name": ""} == {**expected, "name": ""}
     assert model.loss == other.loss
 
 
@@ -69,7 +69,8 @@ def test_choices_page_runs_as_printed(capsys):
     (block,) = python_blocks(ROOT / "docs" / "choices.md")
     scope = {}
     exec(block, scope)
-    assert capsys.readouterr().out.splitlines()[-1] == "True True"
+    # On a slow machine a progress bar stands after it.
+    assert "True True" in capsys.readouterr().out.splitlines()
     assert scope["answer"].mean.shape == (360, 10)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tfvn
+from tfvn.cli import quickstart
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -30,13 +31,67 @@ def python_blocks(path):
 
 def test_readme_example_runs_as_printed(capsys):
     first, second = python_blocks(ROOT / "README.md")
-    assert len(first.splitlines()) == 12
+    assert len([line for line in first.splitlines() if line]) == 12
     scope = {}
+    keras.utils.set_random_seed(0)
     exec(first, scope)
     accuracy = float(capsys.readouterr().out.splitlines()[-1].split("accuracy: ")[1])
     assert accuracy > 0.95
+    # What the sentences below it say about its uncertainty.
+    model, usual = scope["model"], scope["answer"].mutual_information
+    noise = quickstart.strange_images(scope["x_test"])["noise"]
+    answer = tfvn.ensemble_predict(model, noise, num_samples=20)
+    assert quickstart.auroc(usual, answer.mutual_information) > 0.95
+    assert (answer.std.max(axis=-1) > 0).all()
+    assert_same_network(model, quickstart.build_model())
     exec(second, scope)
     assert scope["layer"].kl_weight.numpy() == pytest.approx(1 / 1437)
+
+
+def assert_same_network(model, other):
+    assert [type(layer) for layer in model.layers] == [
+        type(layer) for layer in other.layers
+    ]
+    for layer, twin in zip(model.layers, other.layers, strict=True):
+        config, expected = layer.get_config(), twin.get_config()
+        for key in set(config) - {"name"}:
+            assert config[key] == expected[key], (layer, key)
+    optimizer, expected = (x.optimizer.get_config() for x in (model, other))
+    assert {**optimizer, "name": ""} == {**expected, "name": ""}
+    assert model.loss == other.loss
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 120
+
+
+def test_choices_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "choices.md")
+    scope = {}
+    exec(block, scope)
+    # On a slow machine a progress bar stands after it.
+    assert "True True" in capsys.readouterr().out.splitlines()
+    assert scope["answer"].mean.shape == (360, 10)
+
+
+def test_parts_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "parts.md")
+    exec(block, {})
+    shape, law, kl, same = capsys.readouterr().out.splitlines()[-4:]
+    assert shape == "(2, 10)"
+    assert law == "KTiedNormal (64, 10)"
+    assert float(kl.split()[-1]) == pytest.approx(float(same.split()[-1]))
+
+
+def test_pitfalls_page_runs_as_printed(capsys):
+    (block,) = python_blocks(ROOT / "docs" / "pitfalls.md")
+    exec(block, {})
+    stock, ours = capsys.readouterr().out.splitlines()[-2:]
+    assert stock.startswith("keras ")
+    assert ours.startswith("tfvn ")
+    # The two models minimise the same loss, up to the noise of one epoch.
+    stock, ours = (float(line.split()[-1]) for line in (stock, ours))
+    assert stock == pytest.approx(ours, rel=0.3)
 
 
 def test_training_page_runs_as_printed(capsys):

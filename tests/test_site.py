@@ -1,5 +1,6 @@
 """The site shows every public name, and tutorials explain them."""
 
+import collections
 import pathlib
 import re
 import sys
@@ -49,15 +50,76 @@ def test_examples_become_code_and_sections_headings():
     )
 
 
-def test_every_public_name_of_the_top_is_in_a_guide_or_tutorial():
-    files = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.py")]
-    files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-    text = "\n".join(path.read_text() for path in files)
-    words = set(re.findall(r"\w+", text))
-    # Guides name the linear ops and the posteriors, and not all their combinations.
-    presets = {
+def guides():
+    """Returns the text of all guides and tutorials, without pages of results."""
+    no_guides = {"ARCHITECTURE.md", "BENCHMARKS.md", "RESULTS.md"}
+    pages = [x for x in (ROOT / "docs").glob("*.md") if x.name not in no_guides]
+    pages += (ROOT / "docs" / "tutorials").glob("*.py")
+    pages += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    return "\n".join(page.read_text() for page in pages)
+
+
+def combinations():
+    """Returns names that guides need not spell out: posteriors with linear ops."""
+    return {
         posterior + op
         for posterior in reference.POSTERIORS
         for op in reference.OPERATIONS
     }
-    assert not {*tfvn.__all__} - words - presets - {"__version__"}
+
+
+def test_every_public_name_of_the_top_is_in_a_guide_or_tutorial():
+    words = set(re.findall(r"\w+", guides()))
+    assert not {*tfvn.__all__} - words - combinations() - {"__version__"}
+
+
+def test_every_public_name_of_a_module_is_in_a_guide_or_tutorial():
+    text = guides()
+    words = set(re.findall(r"\w+", text))
+    modules = {
+        name: getattr(tfvn, name).__all__
+        for name in tfvn.__all__
+        if isinstance(getattr(tfvn, name), type(tfvn))
+    }
+    times = collections.Counter(name for names in modules.values() for name in names)
+
+    def is_shown(module, name):
+        # A common word, or a name of two modules, says nothing without its module.
+        is_telling = name[0].isupper() or "_" in name
+        if is_telling and times[name] == 1:
+            return name in words
+        return re.search(rf"\b{module}\.{name}\b", text) is not None
+
+    missing = [
+        f"{module}.{name}"
+        for module, names in modules.items()
+        for name in names
+        if name not in combinations() and not is_shown(module, name)
+    ]
+    assert missing == []
+
+
+def test_every_guide_is_in_the_order_of_pages():
+    order = (ROOT / "mkdocs.yml").read_text()
+    pages = [page.name for page in (ROOT / "docs").glob("*.md")]
+    assert not [page for page in pages if f"- {page}\n" not in order]
+
+
+def test_links_and_pictures_of_the_pages_exist():
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    top = {
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    }  # tools/site.py puts these beside the guides
+    missing = []
+    for page in pages:
+        text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)#]+)", text):
+            if link.startswith("http") or link in top:
+                continue
+            target = page.parent / link
+            if target.parent.name == "tutorials":
+                target = target.with_suffix(".py")
+            if not target.exists():
+                missing.append(f"{page.name}: {link}")
+    assert missing == []

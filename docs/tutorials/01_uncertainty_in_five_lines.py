@@ -62,9 +62,13 @@ for ax, row in zip(axes, order, strict=True):
 #
 # `tfvn.from_deterministic` gives each layer that it can convert a Normal distribution
 # around its trained weights. `tfvn.fit_scales` then trains how wide these are, and
-# nothing else. `tfvn.summary` shows what was converted, and what was left and why.
+# nothing else. There are 27 random weights for each of the 1,437 digits, so that the KL of
+# weight 1 would outweigh the data and make the predictions far too uncertain. A weight of
+# 0.01 suits so few data ([choices](../choices.md)). `tfvn.summary` shows what was converted, and
+# what was left and why.
 
 converted = tfvn.from_deterministic(cnn)
+converted.compile("adam", "sparse_categorical_crossentropy", kl_schedule=0.01)
 tfvn.fit_scales(converted, x_train, y_train, verbose=0)
 print(tfvn.summary(converted))
 

@@ -17,7 +17,9 @@ keras.utils.set_random_seed(0)
 # ## A layer without means
 #
 # Use `tfvn.VarianceDense` like `keras.layers.Dense`. Batch normalization after it, and a
-# nonlinearity after that, let the next layers read the spread of its outputs.
+# nonlinearity after that, let the next layers read the spread of its outputs. If you want to
+# use its uncertainty on strange inputs, put batch normalization before it as well
+# ([pitfalls](../pitfalls.md#no-spread-on-strange-inputs)).
 
 
 def network(middle):

@@ -131,6 +131,15 @@ def test_quickstart_exports_and_asks(tmp_path, capsys):
     assert f"Exported for TensorFlow Serving: {tmp_path / 'digits' / '1'}" in text
     assert "with probability 0." in text
     assert figures["accuracy_mean_weights"] < 0.3
+    # Both measures of uncertainty are printed for all images.
+    for line, name in (("test digits", "digits"), ("noise ", "noise")):
+        shown = next(x for x in text.splitlines() if x.startswith(f"    {line}"))
+        entropy, information = map(float, shown.rstrip(" #").split()[-2:])
+        assert entropy == pytest.approx(figures[f"entropy_{name}"], abs=0.01)
+        expected = figures[f"mutual_information_{name}"]
+        assert information == pytest.approx(expected, abs=0.01)
+    assert 0 <= figures["auroc_noise"] <= 1
+    assert "It is no guarantee" in text
     # What it tells to send is what a server takes.
     curl, url, option, body = shlex.split(text.splitlines()[-1])
     assert (curl, option) == ("curl", "-d")

@@ -14,15 +14,22 @@ from tfvn.cli.shared import mistakes
 from tfvn.serving import versions
 
 NUM_SAMPLES = 20
+BATCH_SIZE = 64
 
 
 def build_model() -> keras.Sequential:
-    """Returns a small network whose middle layer has weights of mean zero."""
+    """Returns a small network whose middle layer has weights of mean zero.
+
+    It is that of the example in README.md. The batch normalization before the variance layer
+    keeps some of the layer's inputs alive on images unlike digits. Without it, most are
+    zero there, all draws of the weights give nearly the same output, and the network looks
+    certain of noise (docs/pitfalls.md).
+    """
     model = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
-    model.add(keras.layers.Dense(128, activation="relu"))
-    model.add(tfvn.VarianceDense(128))
-    model.add(keras.layers.BatchNormalization())
-    model.add(keras.layers.Activation("relu"))
+    for layer in (keras.layers.Dense(128), tfvn.VarianceDense(128)):
+        model.add(layer)
+        model.add(keras.layers.BatchNormalization())
+        model.add(keras.layers.Activation("relu"))
     model.add(keras.layers.Dense(10, activation="softmax"))
     model.compile(
         optimizer=keras.optimizers.Adam(3e-3),
@@ -33,9 +40,29 @@ def build_model() -> keras.Sequential:
     return model
 
 
-def entropy(model: keras.Sequential, images: np.ndarray) -> float:
-    """Returns the mean entropy of the ensemble's predictions for images."""
-    return float(tfvn.ensemble_predict(model, images, NUM_SAMPLES).entropy.mean())
+def strange_images(images: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
+    """Returns images that a network for digits has never seen, by what was done to them.
+
+    Args:
+        images: Digits of shape `(rows, 8, 8, 1)`.
+        seed: Seed of the noise.
+    """
+    noise = np.random.default_rng(seed).uniform(size=images.shape).astype("float32")
+    turned = np.rot90(images, axes=(1, 2)).copy()
+    return {"turned": turned, "inverted": 1 - images, "noise": noise}
+
+
+def auroc(usual: np.ndarray, unusual: np.ndarray) -> float:
+    """Returns how often a score is higher for an unusual example; NaN without any.
+
+    Args:
+        usual: Scores of usual examples.
+        unusual: Scores of unusual examples.
+    """
+    metric = tfvn.metrics.OODAUROC()
+    labels = np.repeat([0, 1], [len(usual), len(unusual)])
+    metric.update_state(labels, np.concatenate([usual, unusual]))
+    return float(metric.result())
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -64,26 +91,39 @@ def run(
     keras.utils.set_random_seed(seed)
     (x_train, y_train), (x_test, y_test) = tfvn.datasets.load("digits")
     print(f"Training a variance network on {len(x_train):,} digits of 8x8 pixels:")
-    print("    model.add(tfvn.VarianceDense(128)); model.fit(...)\n")
+    print("    model.add(tfvn.VarianceDense(128)); ...; model.fit(x_train, y_train)\n")
     start = time.perf_counter()
     model = build_model()
     model.fit(
-        x_train, y_train, batch_size=64, epochs=epochs, verbose=0, callbacks=[_Bar()]
+        x_train,
+        y_train,
+        batch_size=BATCH_SIZE,
+        epochs=epochs,
+        verbose=0,
+        callbacks=[_Bar()],
     )
     seconds = time.perf_counter() - start
 
     answer = tfvn.ensemble_predict(model, x_test, NUM_SAMPLES, return_samples=True)
-    noise = np.random.default_rng(seed).uniform(size=x_test.shape).astype("float32")
+    is_wrong = answer.mean.argmax(axis=-1) != y_test
+    usual = answer.mutual_information
     figures = {
         "accuracy_mean_weights": accuracy(tfvn.mean_predict(model, x_test), y_test),
         # The average over all draws, because their order means nothing.
         "accuracy_one_sample": accuracy(np.asarray(answer.samples), y_test[:, None]),
         "accuracy_ensemble": accuracy(answer.mean, y_test),
         "entropy_digits": float(np.mean(answer.entropy)),
-        "entropy_inverted": entropy(model, 1 - x_test),
-        "entropy_noise": entropy(model, noise),
+        "mutual_information_digits": float(np.mean(usual)),
+        "auroc_wrong": auroc(usual[~is_wrong], usual[is_wrong]),
+        "num_wrong": int(is_wrong.sum()),
         "seconds": seconds,
     }
+    for name, images in strange_images(x_test, seed).items():
+        strange = tfvn.ensemble_predict(model, images, NUM_SAMPLES)
+        figures[f"entropy_{name}"] = float(np.mean(strange.entropy))
+        information = strange.mutual_information
+        figures[f"mutual_information_{name}"] = float(np.mean(information))
+        figures[f"auroc_{name}"] = auroc(usual, information)
     print(_report(figures, len(x_test)))
     print(_serve(model, export, x_test[:1]))
     return figures
@@ -141,15 +181,32 @@ def _report(figures: dict[str, float], num_images: int) -> str:
     lines += [
         "    The means of the layer's weights are zero: it stores what it learnt in",
         "    their variances.",
-        f"\nUncertainty: entropy of the prediction, at most {np.log(10):.2f} nats",
+        f"\nUncertainty in nats: the entropy of the prediction, at most {np.log(10):.2f},",
+        "and the mutual information, which is how far the draws disagree",
+        f"    {'':<26}{'entropy':>9}{'mutual information':>21}",
     ]
     rows = [
-        ("test digits", "entropy_digits"),
-        ("inverted digits", "entropy_inverted"),
-        ("noise", "entropy_noise"),
+        ("test digits", "digits"),
+        ("turned by a quarter", "turned"),
+        ("inverted", "inverted"),
+        ("noise", "noise"),
     ]
     for text, key in rows:
-        bar = "#" * round(20 * figures[key] / np.log(10))
-        lines.append(f"    {text:<30}{figures[key]:>7.2f}  {bar}")
-    lines.append(f"\nTrained in {figures['seconds']:.0f} s.")
+        entropy, information = (
+            figures[f"{measure}_{key}"] for measure in ("entropy", "mutual_information")
+        )
+        bar = "#" * round(20 * information / np.log(10))
+        lines.append(f"    {text:<26}{entropy:>9.2f}{information:>21.2f}  {bar}")
+    lines += ["\nHow often the mutual information of such an image is above a digit's"]
+    lines += [
+        f"    {text:<26}{figures[f'auroc_{key}']:>9.1%}" for text, key in rows[1:]
+    ]
+    wrong = f"the {figures['num_wrong']} digits it gets wrong"
+    if figures["num_wrong"]:
+        lines.append(f"    {wrong:<26}{figures['auroc_wrong']:>9.1%}")
+    lines += [
+        "    50 % would be a guess. It is no guarantee: all draws may agree on an image",
+        "    that none of them knows.",
+        f"\nTrained in {figures['seconds']:.0f} s.",
+    ]
     return "\n".join(lines)

@@ -10,7 +10,7 @@ from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
 from tfvn.training import Model, Sequential
 from tfvn.training.bayesian_training import BayesianTraining
 from tfvn.training.group_optimizer import GroupOptimizer
-from tfvn.utils import private
+from tfvn.utils import private, private_training
 from tfvn.utils.model_copies import ModelCopier
 from tfvn.utils.models import functional_graph
 
@@ -67,7 +67,7 @@ def compile_alike(model: keras.Model, copy: keras.Model) -> None:
         copy: The copy.
     """
     _warn_of_lost_steps(model, copy)
-    arguments = private.compile_arguments(model)
+    arguments = private_training.compile_arguments(model)
     if not arguments:
         return
     optimizer = arguments["optimizer"]

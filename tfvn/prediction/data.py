@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfvn.prediction.program import inputs_by_name
 from tfvn.prediction.rows import as_rows, as_tensor, join, row_of_zeros
-from tfvn.utils import private
+from tfvn.utils import private_training
 from tfvn.utils.models import all_layers, functional_graph
 from tfvn.utils.validation import check_count
 
@@ -123,7 +123,7 @@ def labelled_rows(
 
 def _labelled_batches(source: Any) -> Iterator[Any]:
     if isinstance(source, keras.utils.PyDataset):
-        source = private.batches_of(source)
+        source = private_training.batches_of(source)
     for batch in source:
         if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
             raise ValueError(
@@ -246,7 +246,7 @@ def _check_end(source: Any) -> None:
 
 def _stream(source: Any) -> Iterator[Any]:
     if isinstance(source, keras.utils.PyDataset):
-        source = private.batches_of(source)
+        source = private_training.batches_of(source)
     for batch in source:
         x = batch[0] if isinstance(batch, tuple | list) else batch
         yield keras.tree.map_structure(as_rows, x)

@@ -17,7 +17,7 @@ from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import metric_inputs
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
-from tfvn.utils import private
+from tfvn.utils import private, private_training
 from tfvn.utils.validation import check_choice, check_count
 
 Tensor = Any
@@ -86,7 +86,7 @@ class BayesianTraining(BoundLoss):
         self._kl_gradient = kl_gradient
         self._log_mean_exp = None
         if reduction == "log_mean_exp" and num_samples > 1 and loss is not None:
-            self._log_mean_exp = LogMeanExpLoss(private.compiled_loss(self))
+            self._log_mean_exp = LogMeanExpLoss(private_training.compiled_loss(self))
         with self.distribute_strategy.scope():
             self._elbo = elbo.ELBO(
                 schedules.get(kl_schedule), train_size, self.training_state
@@ -256,7 +256,7 @@ class BayesianTraining(BoundLoss):
             with passes.changed(is_compiled=bool(self.jit_compile)):
                 return step(data)
 
-        return private.step_function(self, run)
+        return private_training.step_function(self, run)
 
     def run_train_step(self, data: Any) -> dict[str, Tensor]:
         """Runs a `train_step` like `fit`: weighs the KL and counts the batch.

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.groups import GROUPS, group_of
-from tfvn.utils import private
+from tfvn.utils import private_training
 
 Tensor = Any
 
@@ -93,7 +93,7 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
             super().apply(grads, trainable_variables)
             return
         if trainable_variables is None:
-            trainable_variables = private.optimized_variables(self)
+            trainable_variables = private_training.optimized_variables(self)
         if not self.built:
             self.build(trainable_variables)
         for group, optimizer in self.groups.items():

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.utils import private
+from tfvn.utils import private_training
 
 ADVICE = "pass the number of training examples to `compile(train_size=...)`"
 
@@ -165,7 +165,7 @@ def _source(x: tf.data.Dataset) -> tuple[tf.data.Dataset, int, bool]:
     """
     batchings, is_repeated = 0, False
     while (kind := _kind(x)) in _BATCHING | _KEEPING:
-        (before,) = private.inputs_of_dataset(x)
+        (before,) = private_training.inputs_of_dataset(x)
         if _rank(x) != _rank(before) and kind not in _BATCHING and _batches(before):
             break  # it makes other rows of a batch, of windows say
         batchings += kind in _BATCHING
@@ -183,14 +183,16 @@ def _repeats(x: tf.data.Dataset) -> bool:
     # A repeated data set that is zipped with one that is not repeated gives new pairs.
     among = all if _kind(x) == "Zip" else any
     return _kind(x) == "Repeat" or (
-        bool(private.inputs_of_dataset(x))
-        and among(map(_repeats, private.inputs_of_dataset(x)))
+        bool(private_training.inputs_of_dataset(x))
+        and among(map(_repeats, private_training.inputs_of_dataset(x)))
     )
 
 
 def _batches(x: tf.data.Dataset) -> bool:
     """Whether a step of a data set puts elements into batches."""
-    return _kind(x) in _BATCHING or any(map(_batches, private.inputs_of_dataset(x)))
+    return _kind(x) in _BATCHING or any(
+        map(_batches, private_training.inputs_of_dataset(x))
+    )
 
 
 def _kind(x: tf.data.Dataset) -> str:

@@ -22,6 +22,7 @@ from tfvn.distributions import (
     trainable,
 )
 from tfvn.distributions import register as save_as_prior
+from tfvn.distributions.scale_mixture import has_density
 from tfvn.distributions.serialization import deserialize, is_config, serialize
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors import Posterior
@@ -67,6 +68,9 @@ def register(
 def _row_of(cls: type) -> str:
     return next((_ROWS[base] for base in cls.__mro__ if base in _ROWS), "any")
 
+
+# The laws of weights that have a density, and so no finite KL to single values.
+_CONTINUOUS = ("gaussian", "uniform", "correlated gaussian")
 
 # The scale of the spike, relative to that of the slab.
 _SPIKE = 0.01
@@ -135,6 +139,13 @@ def resolve(prior: Any, posterior: Posterior) -> Any:
     if isinstance(prior, str) and prior == AUTO:
         prior = posterior.default_prior
     support.require("prior", support.PRIORS, row(prior), posterior.law)
+    is_foreign = row(prior) == "any" and posterior.law in _CONTINUOUS
+    if is_foreign and not has_density(prior):
+        raise ValueError(
+            f"The KL from {posterior.law} weights to a prior of single values is infinite; "
+            "expected a distribution with a density, such as `tfd.Normal`. Received: "
+            f"prior={prior}"
+        )
     return prior
 
 

@@ -146,11 +146,7 @@ def checked_rows(
         steps: As in `Rows`.
         labelled: Whether rows are tuples, the first part of which is the model's input.
     """
-    if not isinstance(model, keras.Model):
-        raise ValueError(
-            "Argument `model` must be a `keras.Model`. "
-            f"Received: model={type(model).__name__}"
-        )
+    check_model(model)
     rows = Rows(x, steps)
 
     def inputs_of(batch: Any) -> Any:
@@ -171,6 +167,7 @@ def checked_rows(
         None if part is None else tuple(part.shape[1:])
         for part in keras.tree.flatten(inputs_of(rows.first))
     ]
+    _check_types(graph.inputs, keras.tree.flatten(inputs_of(rows.first)))
     if len(expected) != len(received) or not all(map(_fits, received, expected)):
         raise ValueError(
             "Argument `x` must have an array for each input of the model, in which one "
@@ -178,6 +175,28 @@ def checked_rows(
             f"shapes {received}"
         )
     return rows
+
+
+def check_model(model: Any) -> None:
+    """Raises unless something is a Keras model."""
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            "Argument `model` must be a `keras.Model`. "
+            f"Received: model={type(model).__name__}"
+        )
+
+
+def _check_types(symbols: list[Any], parts: list[Any]) -> None:
+    """Raises if strings are given where a model takes numbers."""
+    for symbol, part in zip(symbols, parts, strict=False):
+        if part is None or symbol.dtype == "string":
+            continue
+        dtype = getattr(part, "dtype", None)
+        if dtype == tf.string or getattr(dtype, "kind", "") in ("U", "S", "O"):
+            raise ValueError(
+                f"Argument `x` must have numbers for the input {symbol.name!r} of the "
+                f"model, whose type is {symbol.dtype}. Received: x of type {dtype}"
+            )
 
 
 def _build(model: keras.Model, first: Any) -> None:

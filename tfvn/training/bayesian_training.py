@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfvn import passes
-from tfvn.layers.weighted_kl import weighted_layers
+from tfvn.layers.weighted_kl import UNKNOWN_SIZE, weighted_layers
 from tfvn.training import elbo, schedules, train_size
 from tfvn.training.bound_loss import BoundLoss
 from tfvn.training.callbacks.steps import undo_changes
@@ -18,7 +18,7 @@ from tfvn.training.metric_inputs import metric_inputs
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
 from tfvn.utils import private, private_training
-from tfvn.utils.validation import check_choice, check_count
+from tfvn.utils.validation import check_choice, check_count, check_verbose
 
 Tensor = Any
 
@@ -193,6 +193,7 @@ class BayesianTraining(BoundLoss):
                 "You must call `compile()` before `fit()`. Received: "
                 f"model={self.name!r}, which is not compiled"
             )
+        check_verbose(verbose)
         if validation_data is not None:
             validation_split = 0.0
         data = train_size.measure(x, batch_size, steps_per_epoch, validation_split)
@@ -244,11 +245,19 @@ class BayesianTraining(BoundLoss):
 
     def make_train_function(self, force: bool = False) -> None:
         if self.train_function is None or force:
+            self._check_size()
             self.train_function = self._step_function(self.run_train_step)
 
     def make_test_function(self, force: bool = False) -> None:
         if self.test_function is None or force:
+            self._check_size()
             self.test_function = self._step_function(self.run_test_step)
+
+    def _check_size(self) -> None:
+        """Raises if the KL can't be weighed, before a trace would wrap the error."""
+        has_kl = any(layer.has_kl for layer in weighted_layers(self))
+        if has_kl and self.compiled and self._elbo.size is None:
+            raise ValueError(UNKNOWN_SIZE)
 
     def _step_function(self, step: Callable) -> Callable:
         def run(data: Any) -> dict[str, Tensor]:

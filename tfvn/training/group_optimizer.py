@@ -44,6 +44,11 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
         loss_scale_factor: float | None = None,
         name: str = "group_optimizer",
     ):
+        if not optimizers:
+            raise ValueError(
+                "A dictionary of optimizers must have an optimizer for at least one of "
+                f"the groups {list(GROUPS)}. Received: optimizer={{}}"
+            )
         unknown = sorted(set(optimizers) - set(GROUPS))
         if unknown:
             raise ValueError(

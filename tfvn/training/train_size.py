@@ -63,6 +63,7 @@ def measure(
         steps_per_epoch: The `steps_per_epoch` of `fit`.
         validation_split: The share of the rows of arrays that Keras does not train on.
     """
+    _check_is_data(x)
     if isinstance(x, types.GeneratorType):
         return _of_generator(x, steps_per_epoch)
     if isinstance(x, tf.data.Dataset):
@@ -75,6 +76,28 @@ def measure(
     size = math.floor(_length(x) * (1.0 - validation_split))
     steps = steps_per_epoch or math.ceil(size / (batch_size or 32))
     return TrainingData(x, size, steps, are_arrays=True)
+
+
+def _check_is_data(x: Any) -> None:
+    """Raises if `fit` can't train on something, whatever its size."""
+    is_stream = hasattr(x, "__iter__") or hasattr(x, "element_spec")
+    is_structure = isinstance(x, list | tuple | dict)
+    is_other = is_structure and not _is_array_like(x)
+    if x is None or isinstance(x, str | bytes) or not is_stream or is_other:
+        is_list = isinstance(x, list | tuple)
+        raise ValueError(
+            "Argument `x` must be the training data: arrays, a `tf.data.Dataset`, a "
+            "`keras.utils.PyDataset`, a generator or a data loader; convert lists of "
+            "numbers with `numpy.asarray`. Received: "
+            f"x={f'a {type(x).__name__}' if is_list or isinstance(x, dict) else repr(x)}"
+        )
+    for leaf in tf.nest.flatten(x) if _is_array_like(x) else []:
+        if getattr(getattr(leaf, "dtype", None), "kind", "") in ("U", "S"):
+            raise ValueError(
+                "Arrays of strings can't be trained on; expected numbers in `x` or, for a "
+                "model that takes strings, a tensor `tf.constant(x)`. Received: "
+                f"x of type {leaf.dtype}"
+            )
 
 
 def is_sparse(x: Any) -> bool:

@@ -18,6 +18,7 @@ from tfvn.training.callbacks.run_state import (
 )
 from tfvn.training.data_order import DataOrder
 from tfvn.utils import private_training
+from tfvn.utils.validation import check_path
 
 
 class BackupAndRestore(keras.callbacks.Callback):
@@ -63,12 +64,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def __init__(self, backup_dir: Any, delete_checkpoint: bool = True, seed: int = 0):
         super().__init__()
-        if not str(backup_dir):
-            raise ValueError(
-                "Argument `backup_dir` must be the path of a folder. "
-                f"Received: backup_dir={backup_dir!r}"
-            )
-        self.backup_dir = pathlib.Path(backup_dir)
+        self.backup_dir = check_path("backup_dir", backup_dir)
         self.delete_checkpoint = delete_checkpoint
         self.data_order = DataOrder(seed)
         # `tfvn.Model.fit` sets it; Keras does not pass the other callbacks to a callback.

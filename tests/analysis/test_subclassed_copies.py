@@ -34,8 +34,8 @@ class Block(layers.Layer):
 class Plain(keras.Model):
     """A model of plain layers, to be converted, with blocks of the same name."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
         self.first = layers.Dense(6, "relu")
         self.blocks = [Block(name="block"), Block(name="block")]
         self.last = layers.Dense(2)
@@ -107,7 +107,8 @@ class Inside(Layers, layers.Layer):
 
     def build(self, input_shape):
         for layer in (self.first, *self.others, self.last):
-            layer.build(input_shape)
+            if not layer.built:
+                layer.build(input_shape)
 
 
 def in_a_layer():
@@ -130,8 +131,9 @@ def assert_loads_alike(model, folder):
     np.testing.assert_allclose(means(model), means(loaded), atol=1e-6)
 
 
-@pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_changed_copies(make, name, tmp_path):
     model = moved(make())
     model.compile("sgd", "mse", run_eagerly=True)
@@ -227,8 +229,18 @@ def test_refusals_name_the_reason(function):
         function(model)
 
 
+class Small(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.last = layers.Dense(2)
+
+    def call(self, inputs):
+        return self.last(inputs)
+
+
 def test_laplace_names_a_way_out():
-    model = plain()
+    model = Small()
+    model(X)
     model.compile(loss="mse")
     y = model(X).numpy()
     words = r"`call` of its own.*`keras.Model\(inputs, model.call\(inputs\)\)`"

@@ -186,3 +186,16 @@ class TestToVariance:
     def test_refuses(self, make, kwargs, words):
         with pytest.raises(ValueError, match=words):
             tfvn.to_variance(model_of(make()), **kwargs)
+
+    def test_pruned_layers_are_named_as_such(self):
+        pruned = tfvn.prune(model_of(dropout(name="d")), fraction=0.5)
+        words = r"Received: 'd' with pruned weights \(convert first, then prune"
+        with pytest.raises(ValueError, match=words):
+            tfvn.to_variance(pruned)
+        both = model_of(dropout(name="d"), dropout(name="e"))
+        with pytest.warns(
+            UserWarning, match=r"kept layers .*: 'd' with pruned weights"
+        ):
+            converted = tfvn.to_variance(tfvn.prune(both, fraction=0.5, layers="d"))
+        assert type(converted.layers[1]) is tfvn.VarianceDense
+        assert tfvn.sparsity(converted).layers["d"] == 0.5

@@ -288,6 +288,11 @@ def variance():
             "must have layers with random weights",
         ),
         (
+            lambda: tfvn.prune(mlp(), fraction=0.5),
+            {},
+            "'first', a pruned layer; tie first, then prune the result",
+        ),
+        (
             lambda: tfvn.Sequential([tfvn.MeanFieldDense(2)]),
             {},
             "that has been built",

@@ -191,7 +191,7 @@ def test_a_draw_of_a_converted_model_is_of_the_users_class():
 
 def test_a_layer_in_two_written_layers_would_become_two():
     block, other = Inside(name="block"), Inside(name="other")
-    other.others = block.others
+    other.shared = block.first
     inputs = keras.Input((6,))
     model = tfvn.Model(inputs, [block(inputs), other(inputs)])
     words = "share.* would become several layers"
@@ -214,6 +214,17 @@ class Hidden(tfvn.Model):
 
     def call(self, inputs):
         return self.holder.dense(inputs)
+
+
+@pytest.mark.parametrize(
+    "function", [*FUNCTIONS.values(), tfvn.sample_model, tfvn.to_deterministic]
+)
+def test_layers_that_nobody_calls_are_named(function):
+    model = Bayesian()
+    model.unused = tfvn.MeanFieldDense(2, name="unused")
+    model(X)
+    with pytest.raises(ValueError, match=r"in which \['unused'\] are not built"):
+        function(model)
 
 
 @pytest.mark.parametrize("function", [*FUNCTIONS.values(), tfvn.sample_model])

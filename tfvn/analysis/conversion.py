@@ -15,7 +15,12 @@ from tfvn.analysis.counterparts import (
 )
 from tfvn.analysis.starting_scales import check_posterior, start, typical_weight
 from tfvn.layers import LikelihoodHead
-from tfvn.layers.base import NOT_TAKEN, RandomWeightsLayer, stochastic_layers
+from tfvn.layers.base import (
+    NOT_TAKEN,
+    RandomWeightsLayer,
+    check_all_built,
+    stochastic_layers,
+)
 from tfvn.posteriors import Posterior
 from tfvn.prediction.drawn_model import PlainCopier
 from tfvn.utils.custom_objects import with_functions
@@ -165,6 +170,7 @@ def to_deterministic(model: keras.Model) -> Any:
             "Argument `model` must have layers with random weights, to be replaced by "
             f"plain ones. Received: model={model.name!r} with none"
         )
+    check_all_built(model)
     for layer in stochastic_layers(model):
         for name, posterior in layer.posteriors.items():
             if posterior.zero_mean:

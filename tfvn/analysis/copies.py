@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
+from tfvn.layers.base import RandomWeightsLayer, check_all_built, stochastic_layers
 from tfvn.training import Model, Sequential
 from tfvn.training.bayesian_training import BayesianTraining
 from tfvn.training.group_optimizer import GroupOptimizer
@@ -83,6 +83,7 @@ def checked_layers(model: Any) -> list[RandomWeightsLayer]:
             "layers of this library, or convert it with `tfvn.from_deterministic`. "
             f"Received: model={model.name!r} with none"
         )
+    check_all_built(model)
     return layers
 
 

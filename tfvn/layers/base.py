@@ -278,6 +278,17 @@ class RandomWeightsLayer(WeightedKL):
         return tf.add_n([weight.kl_divergence(q, w, seed) for weight, q, w in weights])
 
 
+def check_all_built(model: keras.Layer) -> None:
+    """Raises if a layer with random weights has none yet, because nobody calls it."""
+    unbuilt = [layer.name for layer in stochastic_layers(model) if not layer.built]
+    if unbuilt:
+        raise ValueError(
+            "All layers with random weights must have been built; call the model on data, "
+            "and remove layers that it does not call. Received: "
+            f"model={model.name!r}, in which {unbuilt} are not built"
+        )
+
+
 def stochastic_layers(model: keras.Layer) -> list[RandomWeightsLayer]:
     """Returns the layers and cells with a random kernel in a model, each once."""
     return [x for x in all_layers(model) if isinstance(x, RandomWeightsLayer)]

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from tfvn import random
-from tfvn.layers.base import RandomWeightsLayer
+from tfvn.layers.base import RandomWeightsLayer, check_all_built
 from tfvn.layers.heads import LikelihoodHead
 from tfvn.layers.recurrent.base_layer import ReplacesCell, StochasticRNN
 from tfvn.posteriors import Posterior
@@ -64,6 +64,7 @@ def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
     True
     """
     check_built(model)
+    check_all_built(model)
     for layer in all_layers(model):
         is_random = isinstance(layer, RandomWeightsLayer)
         if not is_random and noise.noise_of(layer) is not None:

@@ -80,18 +80,23 @@ def measure(
 
 def _check_is_data(x: Any) -> None:
     """Raises if `fit` can't train on something, whatever its size."""
-    is_stream = hasattr(x, "__iter__") or hasattr(x, "element_spec")
-    is_structure = isinstance(x, list | tuple | dict)
-    is_other = is_structure and not _is_array_like(x)
-    if x is None or isinstance(x, str | bytes) or not is_stream or is_other:
-        is_list = isinstance(x, list | tuple)
+    is_array = _is_array_like(x)
+    is_structure = isinstance(x, list | tuple | dict | str | bytes)
+    is_stream = isinstance(x, keras.utils.PyDataset) or any(
+        hasattr(x, name) for name in ("__iter__", "element_spec")
+    )
+    leaves = (
+        [leaf for leaf in tf.nest.flatten(x) if leaf is not None] if is_array else []
+    )
+    is_number = any(len(leaf.shape) == 0 for leaf in leaves)
+    if is_number or not (is_array or (is_stream and not is_structure)):
+        shown = f"a {type(x).__name__}" if isinstance(x, list | tuple | dict) else x
         raise ValueError(
             "Argument `x` must be the training data: arrays, a `tf.data.Dataset`, a "
             "`keras.utils.PyDataset`, a generator or a data loader; convert lists of "
-            "numbers with `numpy.asarray`. Received: "
-            f"x={f'a {type(x).__name__}' if is_list or isinstance(x, dict) else repr(x)}"
+            f"numbers with `numpy.asarray`. Received: x={shown}"
         )
-    for leaf in tf.nest.flatten(x) if _is_array_like(x) else []:
+    for leaf in leaves:
         if getattr(getattr(leaf, "dtype", None), "kind", "") in ("U", "S"):
             raise ValueError(
                 "Arrays of strings can't be trained on; expected numbers in `x` or, for a "

@@ -62,9 +62,11 @@ for ax, row in zip(axes, order, strict=True):
 #
 # `tfvn.from_deterministic` gives each layer that it can convert a Normal distribution
 # around its trained weights. `tfvn.fit_scales` then trains how wide these are, and
-# nothing else. `tfvn.summary` shows what was converted, and what was left and why.
+# nothing else. There are many more weights than digits, so the KL of the weights gets a
+# small weight; with all of it, the predictions would become too uncertain. `tfvn.summary`
+# shows what was converted, and what was left and why.
 
-converted = tfvn.from_deterministic(cnn)
+converted = tfvn.from_deterministic(cnn, kl_weight=0.01)
 tfvn.fit_scales(converted, x_train, y_train, verbose=0)
 print(tfvn.summary(converted))
 

@@ -191,8 +191,9 @@ def _check_types(symbols: list[Any], parts: list[Any]) -> None:
     for symbol, part in zip(symbols, parts, strict=False):
         if part is None or symbol.dtype == "string":
             continue
-        dtype = getattr(part, "dtype", None)
-        if dtype == tf.string or getattr(dtype, "kind", "") in ("U", "S", "O"):
+        dtype: Any = getattr(part, "dtype", None)
+        is_text = getattr(dtype, "kind", "") in ("U", "S")
+        if is_text or getattr(dtype, "name", "") == "string":
             raise ValueError(
                 f"Argument `x` must have numbers for the input {symbol.name!r} of the "
                 f"model, whose type is {symbol.dtype}. Received: x of type {dtype}"

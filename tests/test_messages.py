@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_probability import bijectors as tfb
 from tensorflow_probability import distributions as tfd
 
 import tfvn
@@ -59,6 +60,10 @@ CASES = {
         lambda: tfvn.VarianceDense(3, prior=tfd.Bernoulli(0.5)),
         "a density, such as `tfd.Normal`. Received: prior=.*Bernoulli",
     ),
+    "prior of one value": (
+        lambda: tfvn.MeanFieldDense(3, prior=tfd.Deterministic(0.5)),
+        "a density, such as `tfd.Normal`. Received: prior=.*Deterministic",
+    ),
     "backup_dir": (
         lambda: tfvn.callbacks.BackupAndRestore(None),
         "`backup_dir` must be the path of a folder.* Received: backup_dir=None",
@@ -98,7 +103,7 @@ CASES = {
     ),
     "strings of TensorFlow": (
         lambda: tfvn.mean_predict(model_of(), tf.constant(STRINGS)),
-        "`x` must have numbers for the input .*float32. Received: x of type .*string",
+        "`x` must have numbers for the input .*float32. Received: x of type object",
     ),
     "outputs": (
         lambda: tfvn.ensemble_predict(model_of(), X, outputs="probabilities"),
@@ -193,7 +198,8 @@ def test_priors_with_a_density_are_taken():
     mixture = tfd.MixtureSameFamily(
         tfd.Categorical(probs=[0.5, 0.5]), tfd.Normal([0.0, 0.0], [1.0, 0.1])
     )
-    for prior in (mixture, tfd.Gamma(2.0, 1.0), tfd.Cauchy(0.0, 1.0)):
+    moved = tfd.TransformedDistribution(tfd.Normal(0.0, 1.0), tfb.Shift(1.0))
+    for prior in (mixture, moved, tfd.Gamma(2.0, 1.0), tfd.Cauchy(0.0, 1.0)):
         tfvn.MeanFieldDense(3, prior=prior)
 
 

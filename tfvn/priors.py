@@ -22,7 +22,6 @@ from tfvn.distributions import (
     trainable,
 )
 from tfvn.distributions import register as save_as_prior
-from tfvn.distributions.scale_mixture import has_density
 from tfvn.distributions.serialization import deserialize, is_config, serialize
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors import Posterior
@@ -71,6 +70,7 @@ def _row_of(cls: type) -> str:
 
 # The laws of weights that have a density, and so no finite KL to single values.
 _CONTINUOUS = ("gaussian", "uniform", "correlated gaussian")
+_CHECKED_DRAWS = 64
 
 # The scale of the spike, relative to that of the slab.
 _SPIKE = 0.01
@@ -140,13 +140,31 @@ def resolve(prior: Any, posterior: Posterior) -> Any:
         prior = posterior.default_prior
     support.require("prior", support.PRIORS, row(prior), posterior.law)
     is_foreign = row(prior) == "any" and posterior.law in _CONTINUOUS
-    if is_foreign and not has_density(prior):
+    if is_foreign and _is_discrete(prior):
         raise ValueError(
             f"The KL from {posterior.law} weights to a prior of single values is infinite; "
             "expected a distribution with a density, such as `tfd.Normal`. Received: "
             f"prior={prior}"
         )
     return prior
+
+
+def _is_discrete(prior: tfd.Distribution) -> bool:
+    """Whether a distribution is over integers or a few values, as samples of it show.
+
+    TFP does not say it of mixtures and of transformed distributions.
+    """
+    if not prior.dtype.is_floating:
+        return True
+    try:
+        # The layer may be made during a trace.
+        with tf.init_scope():
+            drawn = prior.sample(_CHECKED_DRAWS, seed=tf.constant([1, 2]))
+    except NotImplementedError:
+        return False
+    values = np.reshape(drawn.numpy(), (_CHECKED_DRAWS, -1))[:, 0]
+    has_few = np.unique(values).size <= _CHECKED_DRAWS // 4
+    return bool(has_few or np.all(values == np.round(values)))
 
 
 def row(prior: Any) -> str:

@@ -143,12 +143,8 @@ class ScaleMixture(ScalarDistribution):
 
 def is_density(law: Any) -> bool:
     """Whether a distribution is a single scalar one with a density."""
-    is_single = law.event_shape.rank == 0 and law.batch_shape.rank == 0
-    return is_single and has_density(law)
-
-
-def has_density(law: Any) -> bool:
-    """Whether a distribution has a density, and is no discrete one."""
+    if law.event_shape.rank != 0 or law.batch_shape.rank != 0:
+        return False
     try:
         # TFP has no bijector onto the support of a discrete distribution.
         return law.experimental_default_event_space_bijector() is not None

@@ -193,6 +193,8 @@ def _check_types(symbols: list[Any], parts: list[Any]) -> None:
             continue
         dtype: Any = getattr(part, "dtype", None)
         is_text = getattr(dtype, "kind", "") in ("U", "S")
+        if getattr(dtype, "kind", "") == "O":
+            is_text = any(isinstance(value, str | bytes) for value in part.flat)
         if is_text or getattr(dtype, "name", "") == "string":
             raise ValueError(
                 f"Argument `x` must have numbers for the input {symbol.name!r} of the "

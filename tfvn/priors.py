@@ -68,6 +68,10 @@ def _row_of(cls: type) -> str:
     return next((_ROWS[base] for base in cls.__mro__ if base in _ROWS), "any")
 
 
+# The laws of weights that have a density, and so no finite KL to single values.
+_CONTINUOUS = ("gaussian", "uniform", "correlated gaussian")
+_CHECKED_DRAWS = 64
+
 # The scale of the spike, relative to that of the slab.
 _SPIKE = 0.01
 
@@ -135,7 +139,32 @@ def resolve(prior: Any, posterior: Posterior) -> Any:
     if isinstance(prior, str) and prior == AUTO:
         prior = posterior.default_prior
     support.require("prior", support.PRIORS, row(prior), posterior.law)
+    is_foreign = row(prior) == "any" and posterior.law in _CONTINUOUS
+    if is_foreign and _is_discrete(prior):
+        raise ValueError(
+            f"The KL from {posterior.law} weights to a prior of single values is infinite; "
+            "expected a distribution with a density, such as `tfd.Normal`. Received: "
+            f"prior={prior}"
+        )
     return prior
+
+
+def _is_discrete(prior: tfd.Distribution) -> bool:
+    """Whether a distribution is over integers or a few values, as samples of it show.
+
+    TFP does not say it of mixtures and of transformed distributions.
+    """
+    if not prior.dtype.is_floating:
+        return True
+    try:
+        # The layer may be made during a trace.
+        with tf.init_scope():
+            drawn = prior.sample(_CHECKED_DRAWS, seed=tf.constant([1, 2]))
+    except NotImplementedError:
+        return False
+    values = np.reshape(drawn.numpy(), (_CHECKED_DRAWS, -1))[:, 0]
+    has_few = np.unique(values).size <= _CHECKED_DRAWS // 4
+    return bool(has_few or np.all(values == np.round(values)))
 
 
 def row(prior: Any) -> str:

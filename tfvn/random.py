@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfvn import passes
-from tfvn.utils import private
+from tfvn.utils import private, private_training
 
 # 2**32 divided by the golden ratio, as a signed number. Multiples of it are far apart,
 # so that replicas get unrelated Philox keys.
@@ -69,7 +69,7 @@ class Stream:
         self._seed = seed
         self._example_seed = fold_in(seed, -1) if example_seed is None else example_seed
         self._taken = 0
-        self._loops_around = private.loops()
+        self._loops_around = private_training.loops()
 
     def next(self, per_example: bool | None = None) -> Tensor:
         """Returns the next seed.
@@ -82,9 +82,9 @@ class Stream:
         seed = self._take(
             self._example_seed if per_example else self._seed, self._taken
         )
-        for loop in private.loops():
+        for loop in private_training.loops():
             if loop not in self._loops_around:
-                seed = fold_in(seed, private.step_of(loop))
+                seed = fold_in(seed, private_training.step_of(loop))
         return seed
 
     def _take(self, seed: Tensor, number: int) -> Tensor:

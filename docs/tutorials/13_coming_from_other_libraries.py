@@ -94,7 +94,7 @@ trained = keras.Sequential(
 )
 trained.compile("adam", "sparse_categorical_crossentropy")
 trained.fit(x_train, y_train, epochs=15, verbose=0)
-bayesian = tfvn.from_deterministic(trained, posterior="mean_field")
+bayesian = tfvn.from_deterministic(trained, posterior="mean_field", kl_weight=0.01)
 tfvn.fit_scales(bayesian, x_train, y_train, verbose=0)
 
 # %%

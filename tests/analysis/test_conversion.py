@@ -272,6 +272,43 @@ class TestWhatIsKept:
         assert {"loss", "elbo"} <= set(converted.fit(x, expected, verbose=0).history)
 
 
+class TestEvaluate:
+    """Right after the conversion nobody knows how many examples the original has seen."""
+
+    def compiled(self, **kwargs):
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
+        model.compile("sgd", "mse", metrics=["mae"])
+        return model, tfvn.from_deterministic(model, scale=1e-4, **kwargs)
+
+    @pytest.mark.parametrize("method", ["evaluate", "test_on_batch", "train_on_batch"])
+    def test_says_what_is_missing_in_one_sentence(self, method):
+        _, converted = self.compiled()
+        x, y = rows(4), rows(3)
+        with pytest.raises(
+            ValueError, match=r"from_deterministic\(.*train_size"
+        ) as error:
+            getattr(converted, method)(x, y)
+        assert str(error.value).startswith("The KL must be divided by the number")
+        assert "\n" not in str(error.value)
+
+    def test_train_size_is_taken_and_saved(self, tmp_path):
+        model, converted = self.compiled(train_size=50)
+        x, y = rows(4), rows(3)
+        converted.save(tmp_path / "model.keras")
+        kl = float(converted.layers[0].kl_divergence())
+        expected = model.evaluate(x, y, verbose=0)
+        for each in (converted, keras.models.load_model(tmp_path / "model.keras")):
+            found = each.evaluate(x, y, verbose=0)
+            np.testing.assert_allclose(found[0], expected[0] + kl / 50, rtol=1e-3)
+            np.testing.assert_allclose(found[1], expected[1], rtol=1e-2)
+        converted.fit(x, y, verbose=0)
+        assert converted.training_state.size.numpy() == len(x)
+
+    def test_train_size_must_be_a_count(self):
+        with pytest.raises(ValueError, match="Received: train_size=0"):
+            self.compiled(train_size=0)
+
+
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
 def test_lite_model_predicts_with_the_means():
     model = models.residual()

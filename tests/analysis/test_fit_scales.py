@@ -1,5 +1,6 @@
 """The scales alone are fitted, towards values that are known, and all else is kept."""
 
+import re
 import warnings
 
 import conversion_models as models
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from tensorflow_probability import distributions as tfd
 
 import tfvn
 
@@ -156,6 +158,34 @@ class TestWarnings:
         model = regression(scale=1e-5)
         with pytest.warns(UserWarning, match="hardly vary between draws"):
             tfvn.fit_scales(model, X, Y, epochs=1, learning_rate=1e-4, verbose=0)
+
+    @pytest.mark.parametrize("kind", ["arrays", "data_set"])
+    def test_of_a_kl_that_outweighs_the_data(self, kind):
+        x, y = X[:8], Y[:8]
+        data = (X[8:], Y[8:])
+        if kind == "data_set":
+            data = tf.data.Dataset.from_tensor_slices(data).shuffle(99).batch(32)
+        options = {"epochs": 30, "learning_rate": 0.1, "verbose": 0, "batch_size": 1}
+        model = regression(scale=0.01, prior=tfd.Normal(0.0, 2.0))
+        model.compile("adam", gaussian, kl_schedule=30.0)
+        with pytest.warns(
+            UserWarning, match="validation data are predicted worse"
+        ) as w:
+            tfvn.fit_scales(model, x, y, validation_data=data, **options)
+        (text,) = [
+            str(one.message) for one in w if "predicted worse" in str(one.message)
+        ]
+        before, after = map(
+            float, re.findall(r"[\d.]+", text.split("Received:")[1])[:2]
+        )
+        errors = np.mean((X[8:] @ model.layers[0].posterior.mean() - Y[8:]) ** 2)
+        assert before == pytest.approx(errors / (2 * NOISE**2), rel=0.1)
+        assert after > 1.5 * before
+        model.compile("adam", gaussian, kl_schedule=1e-3)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            tfvn.fit_scales(model, x, y, validation_data=data, **options)
+        assert not [one for one in found if "predicted worse" in str(one.message)]
 
 
 class TestRefusals:

@@ -102,6 +102,15 @@ class TestLargestFraction:
         assert lines[3].split() == ["90.00%", "97.00%", "0.9700"]
 
 
+def test_inputs_that_are_nan_are_named():
+    model = keras.Sequential([keras.Input((4,)), tfvn.VarianceDense(3, "softmax")])
+    x = np.ones((5, 4))
+    x[[1, 3], 2] = np.nan
+    words = "NaN and infinite values in `x`.* Received: x with 2 rows"
+    with pytest.raises(ValueError, match=words):
+        tfvn.pruning_curve(model, x, np.zeros(5), [0.5], num_samples=2)
+
+
 @pytest.mark.parametrize("y", [None, np.zeros(0)])
 def test_no_labels(y):
     model = keras.Sequential([keras.Input((4,)), tfvn.VarianceDense(3, "softmax")])

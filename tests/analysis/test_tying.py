@@ -5,80 +5,15 @@ import numpy as np
 import pytest
 from keras import layers
 from tensorflow_probability import distributions as tfd
+from tying_models import FEATURES, OPS, X, Y, mlp, scales, trained
 
 import tfvn
 from tfvn.layers.base import stochastic_layers
-
-FEATURES = 6
-X = np.random.default_rng(0).normal(size=(8, FEATURES)).astype("float32")
-Y = np.random.default_rng(1).normal(size=(8, 4)).astype("float32")
-
-
-def scales(layer, weight="kernel"):
-    return layer.posterior_distribution(weight).stddev().numpy()
-
-
-def trained(model):
-    """Gives a model means, scales and biases that differ from weight to weight."""
-    rng = np.random.default_rng(2)
-    for variable in model.trainable_variables:
-        variable.assign(variable + 0.3 * rng.normal(size=variable.shape))
-    return model
-
-
-def mlp(**kwargs):
-    return trained(
-        tfvn.Sequential(
-            [
-                keras.Input((FEATURES,)),
-                tfvn.MeanFieldDense(5, "relu", name="first", **kwargs),
-                layers.BatchNormalization(),
-                tfvn.MeanFieldDense(4, name="last", **kwargs),
-            ]
-        )
-    )
 
 
 def truncated(matrix, rank):
     u, s, v = np.linalg.svd(np.asarray(matrix, "float64"), full_matrices=False)
     return (u[:, :rank] * s[:rank]) @ v[:rank]
-
-
-# Each op, with a kernel whose axes are in another order in each; the shape of the inputs;
-# and how the kernel becomes a matrix.
-OPS = {
-    "Dense": ({"units": 4}, (5,), lambda k: k),
-    "EinsumDense": (
-        # Kernel (h, d, t), of which h is the output's.
-        {"equation": "btd,hdt->bh", "output_shape": (4,), "bias_axes": "h"},
-        (3, 2),
-        lambda k: k.reshape(4, -1).T,
-    ),
-    "Conv1D": ({"filters": 4, "kernel_size": 3}, (7, 2), lambda k: k.reshape(-1, 4)),
-    "Conv2D": (
-        {"filters": 4, "kernel_size": 2, "groups": 2},
-        (5, 5, 4),
-        lambda k: k.reshape(-1, 4),
-    ),
-    "Conv3D": (
-        {"filters": 3, "kernel_size": 2},
-        (3, 3, 3, 1),
-        lambda k: k.reshape(-1, 3),
-    ),
-    "Conv2DTranspose": (
-        # Kernel (height, width, filters, channels).
-        {"filters": 3, "kernel_size": 2},
-        (3, 3, 2),
-        lambda k: np.moveaxis(k, 2, 3).reshape(-1, 3),
-    ),
-    "DepthwiseConv2D": (
-        {"kernel_size": 2, "depth_multiplier": 2},
-        (4, 4, 3),
-        lambda k: k.reshape(4, -1),
-    ),
-    "LSTM": ({"units": 3}, (3, 5), lambda k: k),
-    "GRU": ({"units": 3}, (3, 5), lambda k: k),
-}
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -353,6 +288,11 @@ def variance():
             "must have layers with random weights",
         ),
         (
+            lambda: tfvn.prune(mlp(), fraction=0.5),
+            {},
+            "'first', a pruned layer; tie first, then prune the result",
+        ),
+        (
             lambda: tfvn.Sequential([tfvn.MeanFieldDense(2)]),
             {},
             "that has been built",
@@ -367,62 +307,3 @@ def variance():
 def test_refuses(make, kwargs, words):
     with pytest.raises(ValueError, match=words):
         tfvn.tie(make(), **kwargs)
-
-
-class TestExplainedVariance:
-    def test_against_numpy(self):
-        model = mlp()
-        explained = tfvn.explained_variance(model.layers[0])
-        for name, matrix in (
-            ("scale", scales(model.layers[0])),
-            ("mean", model.layers[0].posterior.mean()),
-        ):
-            # The eigenvalues of the Gram matrix are the squares of the singular values.
-            matrix = np.asarray(matrix, "float64")
-            squares = np.linalg.eigvalsh(matrix.T @ matrix)[::-1]
-            np.testing.assert_allclose(explained[name], squares / np.sum(matrix**2))
-
-    @pytest.mark.parametrize("op", OPS)
-    def test_of_tied_layers(self, op):
-        arguments, shape, _ = OPS[op]
-        layer = getattr(tfvn, f"KTied{op}")(**arguments)
-        model = trained(tfvn.Sequential([keras.Input(shape), layer]))
-        explained = tfvn.explained_variance(model.layers[0])
-        assert explained["scale"][:2].sum() == pytest.approx(1.0)
-        assert explained["mean"][:2].sum() < 1.0 - 1e-3
-        assert explained["mean"].sum() == pytest.approx(1.0)
-
-    def test_of_recurrent_kernels_and_biases(self):
-        layer = tfvn.MeanFieldLSTM(3, bias_posterior="mean_field")
-        layer.build((None, 2, 5))
-        sizes = {
-            weight: len(tfvn.explained_variance(layer, weight)["scale"])
-            for weight in ("kernel", "recurrent_kernel", "bias")
-        }
-        assert sizes == {"kernel": 5, "recurrent_kernel": 3, "bias": 1}
-
-    def test_without_means(self):
-        layer = tfvn.VarianceDense(3)
-        layer.build((None, 4))
-        assert set(tfvn.explained_variance(layer)) == {"scale"}
-        layer = tfvn.MeanFieldDense(3, kernel_initializer="zeros")
-        layer.build((None, 4))
-        assert np.isnan(tfvn.explained_variance(layer)["mean"]).all()
-
-    @pytest.mark.parametrize(
-        ("layer", "words"),
-        [
-            (lambda: layers.Dense(2), r"of type Dense, with \[\]"),
-            (mlp, r"\['first', 'last'\]"),
-            (lambda: tfvn.MeanFieldDense(2), "not built"),
-            (lambda: "first", "Received: layer='first'"),
-        ],
-    )
-    def test_refuses(self, layer, words):
-        with pytest.raises(ValueError, match=words):
-            tfvn.explained_variance(layer())
-
-    def test_refuses_unknown_weights(self):
-        model = mlp()
-        with pytest.raises(ValueError, match="Received: weight='bias'"):
-            tfvn.explained_variance(model.layers[0], "bias")

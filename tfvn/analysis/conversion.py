@@ -15,14 +15,16 @@ from tfvn.analysis.counterparts import (
 )
 from tfvn.analysis.starting_scales import check_posterior, start, typical_weight
 from tfvn.layers import LikelihoodHead
-from tfvn.layers.base import NOT_TAKEN, RandomWeightsLayer, stochastic_layers
+from tfvn.layers.base import (
+    NOT_TAKEN,
+    RandomWeightsLayer,
+    check_all_built,
+    stochastic_layers,
+)
 from tfvn.posteriors import Posterior
 from tfvn.prediction.drawn_model import PlainCopier
-from tfvn.training import Model
-from tfvn.utils import private
 from tfvn.utils.custom_objects import with_functions
-from tfvn.utils.models import all_layers, functional_graph
-from tfvn.utils.replaced_layers import WithReplacedLayers, paths_to
+from tfvn.utils.model_copies import check_built
 from tfvn.utils.validation import check_count, check_number
 
 __all__ = [
@@ -49,6 +51,7 @@ def from_deterministic(
     bias_posterior: Any = None,
     bias_prior: Any = "auto",
     seed: int | None = None,
+    train_size: int | None = None,
 ) -> Any:
     """Returns a copy of a trained model in which weights are distributions.
 
@@ -90,6 +93,8 @@ def from_deterministic(
         bias_posterior: Posterior of the biases; `None` keeps plain biases.
         bias_prior: Prior of random biases.
         seed: Integer of at least 0, from which each new layer gets its own seed.
+        train_size: Number of examples that the original was trained on. `evaluate` divides
+            the KL by it; `fit` and `tfvn.fit_scales` find it from their data.
 
     Returns:
         A `tfvn.Sequential` or `tfvn.Model`, compiled as the original is, with a new
@@ -111,6 +116,7 @@ def from_deterministic(
     _check_model(model)
     scale = check_number("scale", scale, above=0)
     seed = check_count("seed", seed, least=0, or_none=True)
+    train_size = check_count("train_size", train_size, or_none=True)
     arguments = {
         "posterior": _checked_posterior("posterior", posterior),
         "prior": prior,
@@ -122,7 +128,10 @@ def from_deterministic(
         "bias_prior": bias_prior,
     }
     chosen = layers_to_convert(model, layers)
-    return _Converter(chosen, scale, arguments, seed).copy(model)
+    copy = _Converter(chosen, scale, arguments, seed).copy(model)
+    if train_size is not None:
+        copy.training_state.size.assign(train_size)
+    return copy
 
 
 def to_deterministic(model: keras.Model) -> Any:
@@ -155,12 +164,13 @@ def to_deterministic(model: keras.Model) -> Any:
     >>> type(plain.layers[0]) is keras.layers.Dense
     True
     """
-    _check_built(model)
+    check_built(model)
     if not stochastic_layers(model):
         raise ValueError(
             "Argument `model` must have layers with random weights, to be replaced by "
             f"plain ones. Received: model={model.name!r} with none"
         )
+    check_all_built(model)
     for layer in stochastic_layers(model):
         for name, posterior in layer.posteriors.items():
             if posterior.zero_mean:
@@ -174,13 +184,6 @@ def to_deterministic(model: keras.Model) -> Any:
     copy = _Means().copy(model)
     compile_alike(model, copy)
     return copy
-
-
-@keras.saving.register_keras_serializable("tfvn")
-class BayesianModelWithReplacedLayers(WithReplacedLayers):
-    """A model with a `call` of its own that is trained on the evidence lower bound."""
-
-    added_bases = (Model,)
 
 
 class _Converter(BayesianCopier):
@@ -207,24 +210,11 @@ class _Converter(BayesianCopier):
         if seed is not None:
             # With the same seed, layers of the same shape would have the same noise.
             self._seeds = np.random.SeedSequence(seed).generate_state(len(chosen))
-        self._made: set[int] = set()
-        self._model: Any = None
-
-    def copy(self, model: Any) -> Any:
-        self._model = model
-        return super().copy(model)
 
     def replaces(self, layer: keras.Layer) -> bool:
         return id(layer) in self._chosen
 
     def new_layer(self, layer: Any) -> keras.Layer:
-        if id(layer) in self._made:
-            raise ValueError(
-                "A layer that several wrappers or layers share, or one of them and the "
-                "model, would become several layers; leave it out of `layers`. "
-                f"Received: layer {layer.name!r} of type {type(layer).__name__}"
-            )
-        self._made.add(id(layer))
         arguments = dict(self._arguments)
         if "bias" not in _weights(layer):
             arguments["bias_posterior"] = None
@@ -250,29 +240,6 @@ class _Converter(BayesianCopier):
             start(posterior, values, self._scale, typical)
         if "bias" in weights:
             holder.bias.assign(weights["bias"])
-
-    def replace_inside(self, layer: Any, copy: Any, missed: list[Any]) -> keras.Layer:
-        wanted = set(map(id, missed))
-        replaced = []
-        for part in private.layers_inside(layer):
-            if wanted.isdisjoint(map(id, all_layers(part))):
-                continue
-            paths = paths_to(layer, part)
-            if not paths:
-                return super().replace_inside(layer, copy, missed)
-            replaced.append((paths, self._copy_part(part)))
-        return self._maker(layer).of(copy, replaced)
-
-    def _copy_layer(self, layer: Any) -> Any:
-        copy = super()._copy_layer(layer)
-        maker = self._maker(layer)
-        # A model whose config has all its layers.
-        is_other = maker.added_bases and not isinstance(copy, maker.added_bases)
-        return maker.of(copy, []) if is_other else copy
-
-    def _maker(self, layer: Any) -> type[WithReplacedLayers]:
-        is_whole = layer is self._model
-        return BayesianModelWithReplacedLayers if is_whole else WithReplacedLayers
 
 
 class _Means(PlainCopier):
@@ -323,23 +290,11 @@ def _checked_posterior(name: str, posterior: Any) -> Posterior:
 
 
 def _check_model(model: Any) -> None:
-    _check_built(model)
+    check_built(model)
     random = stochastic_layers(model)
     if random:
         raise ValueError(
             "Argument `model` must have plain weights only; convert the original, and name "
             f"all layers to convert in `layers`. Received: model={model.name!r}, in which "
             f"{[layer.name for layer in random]} have random weights already"
-        )
-
-
-def _check_built(model: Any) -> None:
-    is_subclassed = isinstance(model, keras.Model) and not isinstance(
-        model, keras.Sequential
-    )
-    if functional_graph(model) is None and not (is_subclassed and model.built):
-        raise ValueError(
-            "Argument `model` must be a Keras model that has been built; start it with a "
-            "`keras.Input`, or call it on data first. Received: "
-            f"model={getattr(model, 'name', model)!r} of type {type(model).__name__}"
         )

@@ -6,13 +6,21 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
+from tfvn.layers.base import RandomWeightsLayer, check_all_built, stochastic_layers
 from tfvn.training import Model, Sequential
 from tfvn.training.bayesian_training import BayesianTraining
 from tfvn.training.group_optimizer import GroupOptimizer
-from tfvn.utils import private
-from tfvn.utils.model_copies import ModelCopier
+from tfvn.utils import private, private_training
+from tfvn.utils.model_copies import ModelCopier, check_built
 from tfvn.utils.models import functional_graph
+from tfvn.utils.replaced_layers import WithReplacedLayers
+
+
+@keras.saving.register_keras_serializable("tfvn")
+class BayesianModelWithReplacedLayers(WithReplacedLayers):
+    """A model with a `call` of its own that is trained on the evidence lower bound."""
+
+    added_bases = (Model,)
 
 
 class BayesianCopier(ModelCopier):
@@ -23,28 +31,51 @@ class BayesianCopier(ModelCopier):
 
     sequential = Sequential
     functional = Model
+    subclassed: type[WithReplacedLayers] = BayesianModelWithReplacedLayers
 
     def copy(self, model: Any) -> Any:
         """Returns the copy of a model, compiled as the original is."""
         _refuse_shared_priors(model)
+        self._replaced: set[int] = set()
         copy = super().copy(model)
         compile_alike(model, copy)
         return copy
 
+    def _copy_layer(self, layer: Any) -> Any:
+        if isinstance(layer, keras.Layer) and self.replaces(layer):
+            self._check_is_first(layer)
+        copy = super()._copy_layer(layer)
+        # A model whose config has all its layers is copied as one of its class.
+        added = self._maker(layer).added_bases
+        is_other = added and not isinstance(copy, added)
+        return self._maker(layer).of(copy, []) if is_other else copy
+
+    def _check_is_first(self, layer: keras.Layer) -> None:
+        """Raises if a layer has been replaced before, so that it would become two."""
+        if id(layer) in self._replaced:
+            raise ValueError(
+                "A layer that several wrappers or layers share, or one of them and the "
+                "model, would become several layers; leave it out of `layers`. "
+                f"Received: layer {layer.name!r} of type {type(layer).__name__}"
+            )
+        self._replaced.add(id(layer))
+
 
 def check_graph(model: Any) -> None:
     """Raises unless a model is sequential or functional and has been built."""
+    check_built(model)
     if functional_graph(model) is None:
         raise ValueError(
-            "Argument `model` must be a sequential or functional model that has been "
-            f"built. Received: model={getattr(model, 'name', model)!r} of type "
-            f"{type(model).__name__}"
+            "The last layer of a model with a `call` of its own can't be found; expected a "
+            "sequential or functional model, such as `keras.Model(inputs, "
+            "model.call(inputs))` with `inputs = keras.Input(...)`. Received: "
+            f"model={model.name!r} of type {type(model).__name__}"
         )
 
 
 def checked_layers(model: Any) -> list[RandomWeightsLayer]:
     """Returns the layers of a model that have random weights, or raises without any."""
-    check_graph(model)
+    check_built(model)
     layers = stochastic_layers(model)
     if not layers:
         raise ValueError(
@@ -52,6 +83,7 @@ def checked_layers(model: Any) -> list[RandomWeightsLayer]:
             "layers of this library, or convert it with `tfvn.from_deterministic`. "
             f"Received: model={model.name!r} with none"
         )
+    check_all_built(model)
     return layers
 
 
@@ -67,7 +99,7 @@ def compile_alike(model: keras.Model, copy: keras.Model) -> None:
         copy: The copy.
     """
     _warn_of_lost_steps(model, copy)
-    arguments = private.compile_arguments(model)
+    arguments = private_training.compile_arguments(model)
     if not arguments:
         return
     optimizer = arguments["optimizer"]

@@ -166,6 +166,13 @@ def _probabilities(answer: Any) -> np.ndarray:
             "logits of classes; for another model, call `tfvn.prune` for each share and "
             f"evaluate the result. Received: predictions {answer!r}"
         )
+    is_nan = np.isnan(answer.mean).reshape(len(answer.mean), -1).any(axis=1)
+    if is_nan.any():
+        raise ValueError(
+            "The model must predict numbers for all rows of `x`; look for NaN and infinite "
+            "values in `x`, or in the weights of the model. Received: "
+            f"x with {is_nan.sum()} rows for which the prediction is NaN"
+        )
     return answer.mean
 
 

@@ -23,6 +23,7 @@ from tfvn.layers.constructors import Preset
 from tfvn.posteriors.pruned import unpruned
 from tfvn.training.bayesian_training import BayesianTraining
 from tfvn.utils.custom_objects import with_functions
+from tfvn.utils.replaced_layers import WithReplacedLayers
 
 
 def prune(
@@ -53,8 +54,9 @@ def prune(
       with means.
 
     Args:
-        model: A sequential or functional model with random weights that has been built.
-            It does not change.
+        model: A model with random weights that has been built. It does not change. A
+            model with a `call` of its own can be pruned if Keras can make it again from its
+            config.
         fraction: Share of the weights to prune, at least 0 and less than 1. Exactly
             `round(fraction * n)` of `n` weights are pruned, counting those that were
             pruned before, or all those if they are more. Of weights with equal scores,
@@ -126,7 +128,7 @@ def sparsity(model: keras.Model) -> Sparsity:
     have the same name, the result has their paths instead.
 
     Args:
-        model: A sequential or functional model with random weights that has been built.
+        model: A model with random weights that has been built.
 
     Example:
 
@@ -166,6 +168,7 @@ class PruningCopier(BayesianCopier):
     def __init__(self, model: keras.Model, masks: dict[int, Masks]):
         if not isinstance(model, BayesianTraining):
             self.sequential, self.functional = keras.Sequential, keras.Model
+            self.subclassed = WithReplacedLayers
         self._masks = masks
         self._pairs: list[tuple[RandomWeightsLayer, RandomWeightsLayer]] = []
 

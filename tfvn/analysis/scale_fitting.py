@@ -10,9 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
+from tfvn.prediction.data import labelled_rows
+from tfvn.prediction.rows import as_tensor
 from tfvn.training.bayesian_training import BayesianTraining
+from tfvn.training.draws import LogMeanExpLoss
 from tfvn.training.groups import variable_groups
-from tfvn.utils import private
+from tfvn.utils import private, private_training
 from tfvn.utils.models import all_layers
 from tfvn.utils.validation import check_count, check_number
 
@@ -24,6 +27,10 @@ _STILL_MOVING = 0.25
 # predictions differ between examples.
 _SMALLEST_SPREAD = 1e-3
 _CHECKED_ROWS = 128
+
+# Validation data are predicted worse if their negative log-likelihood rises by this fraction,
+# or by the square of it in nats.
+_WORSE = 0.1
 _CHECKED_DRAWS = 8
 
 
@@ -43,8 +50,13 @@ def fit_scales(
     compiled with. Scales of frozen layers are not trained.
 
     The logarithms of the scales are trained, by Adam, which moves each by up to about
-    `learning_rate` per batch. The rate falls linearly from epoch to epoch. The loss and the weight of the KL are those that the model is
-    compiled with.
+    `learning_rate` per batch. The rate falls linearly from epoch to epoch. The loss and the
+    weight of the KL are those that the model is compiled with.
+
+    With few examples for many weights, the whole KL makes the scales too large: predictions
+    for data like those of the training become less certain than they should be. Convert
+    with `tfvn.from_deterministic(model, kl_weight=0.1)` or less then. With
+    `validation_data`, a warning says if they are predicted worse afterwards than before.
 
     Args:
         model: A model with random weights that is compiled, for instance the result of
@@ -57,7 +69,8 @@ def fit_scales(
 
     Returns:
         The history of `fit`. A warning says if the scales still change a lot when the
-        training ends, or if the predictions hardly vary between draws.
+        training ends, if the predictions hardly vary between draws, or if validation data
+        are predicted worse than before.
 
     Example:
 
@@ -86,11 +99,13 @@ def fit_scales(
         given = given.callbacks
     callbacks = [course, *keras.tree.flatten(given or [])]
     before = [tf.identity(variable.value) for variable in scales]
+    check = _ValidationCheck(model, kwargs)
     with _only(model, scales), _optimized(model, optimizer):
         history = model.fit(x, y, epochs=epochs, callbacks=callbacks, **kwargs)
     _check_finite(scales, before)
     _warn_of_moves(course.moved)
     _warn_of_no_spread(model, x)
+    check.warn()
     return history
 
 
@@ -129,6 +144,64 @@ class _Course(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         change = np.abs(_log_scales(self.model) - self._middle)
         self.moved = float(np.median(change))
+
+
+class _ValidationCheck:
+    """Compares how well an ensemble predicts validation data, before and after the fit.
+
+    Args:
+        model: The model, before the fit.
+        arguments: The arguments of `fit`, maybe with validation data.
+    """
+
+    def __init__(self, model: Any, arguments: dict[str, Any]):
+        self._model = model
+        self._batch = _validation_batch(model, arguments)
+        self._before = self._nll()
+
+    def warn(self) -> None:
+        """Warns if the data are predicted worse than before."""
+        before, after = self._before, self._nll()
+        if before is None or after is None:
+            return
+        if after - before > _WORSE * max(abs(before), _WORSE):
+            warnings.warn(
+                "The validation data are predicted worse than before the scales were "
+                "fitted, because the KL outweighs the data; convert the model with a "
+                "smaller `kl_weight`, such as `tfvn.from_deterministic(model, "
+                "kl_weight=0.1)`, or compile it with a smaller `kl_schedule`. Received: a "
+                f"negative log-likelihood of {before:.3g} before and {after:.3g} after",
+                stacklevel=3,
+            )
+
+    def _nll(self) -> float | None:
+        """Returns the negative log-likelihood of the ensemble, or `None` without data."""
+        if self._batch is None:
+            return None
+        x, y, weight = self._batch
+        draws = [
+            keras.tree.map_structure(
+                tf.convert_to_tensor, self._model.predict(x, verbose=0)
+            )
+            for _ in range(_CHECKED_DRAWS)
+        ]
+        loss = LogMeanExpLoss(private_training.compiled_loss(self._model))
+        try:
+            return float(loss(y, draws, weight))
+        except ValueError:
+            return None  # The loss is one number for a batch, without likelihoods.
+
+
+def _validation_batch(model: Any, arguments: dict[str, Any]) -> Any:
+    """Returns rows `(x, y, weight)` of the validation data, or `None` without any."""
+    data = arguments.get("validation_data")
+    if data is None or isinstance(data, Iterator):
+        return None  # What is taken from an iterator would be missing.
+    steps = arguments.get("validation_steps")
+    x, y, weight = (data, None, None) if _has_batches(data) else (*data, None)[:3]
+    rows = labelled_rows(model, x, y, weight, steps)
+    batch = next(rows.batches(4 * _CHECKED_ROWS))
+    return keras.tree.map_structure(as_tensor, batch)
 
 
 def _log_scales(model: Any) -> np.ndarray:

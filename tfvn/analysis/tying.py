@@ -11,6 +11,7 @@ from tfvn.analysis.selection import ALL, chosen_parts, is_all, kernel_posteriors
 from tfvn.analysis.spectrum import scale_matrix
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Posterior
+from tfvn.posteriors.pruned import unpruned
 from tfvn.priors import AUTO
 from tfvn.utils.validation import check_choice, check_count
 
@@ -41,14 +42,15 @@ def tie(
     recurrent layer are tied. Biases are not.
 
     Args:
-        model: A sequential or functional model that has been built.
+        model: A model that has been built. A model with a `call` of its own can be tied if
+            Keras can make it again from its config.
         rank: Rank of the scales, at most the smaller side of each kernel as a matrix.
         posterior: `"k_tied"` or `"mean_field"`.
         layers: `"all"` for all layers that can be tied; or a layer, its name, or a list of
             these, which must all be layers that can be tied.
 
     Returns:
-        A `tfvn.Sequential` or a functional `tfvn.Model`.
+        A `tfvn.Sequential` or a `tfvn.Model`.
 
     Example:
 
@@ -140,12 +142,12 @@ def _has_rank(posterior: Any, rank: int) -> bool:
 
 def _reason_against(layer: RandomWeightsLayer) -> str | None:
     """Returns why the scales of a layer can't be tied, or `None` if they can."""
-    posterior = layer.posterior
-    if isinstance(posterior, MeanField | KTied):
-        return None
+    posterior = unpruned(layer.posterior)
+    is_additive = isinstance(posterior, GaussianDropout) and posterior.is_additive
+    if isinstance(posterior, MeanField | KTied) or is_additive:
+        is_pruned = posterior is not layer.posterior
+        return "a pruned layer; tie first, then prune the result" if is_pruned else None
     if isinstance(posterior, GaussianDropout):
-        if posterior.is_additive:
-            return None
         return "a Gaussian-dropout layer whose scales are multiples of its means"
     if posterior.zero_mean:
         return "a variance layer, without the means that a tied layer has"

@@ -17,7 +17,7 @@ from tfvn.analysis.selection import (
     single_layer,
 )
 from tfvn.layers.base import RandomWeightsLayer
-from tfvn.posteriors import GaussianDropout, Posterior, Variance
+from tfvn.posteriors import GaussianDropout, Posterior, Pruned, Variance
 from tfvn.posteriors.pruned import unpruned
 from tfvn.priors import AUTO
 from tfvn.utils.validation import check_number
@@ -43,14 +43,14 @@ def to_variance(
     nothing to the loss. The copy is compiled as the model is. The model does not change.
 
     Args:
-        model: A sequential or functional model that has been built.
+        model: A model that has been built, as in `tfvn.tie`.
         min_log_alpha: The smallest log alpha of a layer that is converted. At 5, a standard
             deviation is 12 times the mean. See also `tfvn.zero_mean_bound`.
         layers: `"all"` for all Gaussian-dropout layers with such a log alpha; or a layer, its
             name, or a list of these, which must all be such layers.
 
     Returns:
-        A `tfvn.Sequential` or a functional `tfvn.Model`.
+        A `tfvn.Sequential` or a `tfvn.Model`.
 
     Example:
 
@@ -68,8 +68,13 @@ def to_variance(
     min_log_alpha = check_number("min_log_alpha", min_log_alpha)
     asked = chosen_parts(model, layers)
     is_named = not is_all(layers)
-    dropout = [x for x in asked if isinstance(x.posterior, GaussianDropout)]
-    chosen = [x for x in dropout if _smallest_log_alpha(x) >= min_log_alpha]
+    dropout = [x for x in asked if isinstance(unpruned(x.posterior), GaussianDropout)]
+    chosen = [
+        layer
+        for layer in dropout
+        if not isinstance(layer.posterior, Pruned)
+        and _smallest_log_alpha(layer) >= min_log_alpha
+    ]
     left = dropout if not is_named else asked
     left = [layer for layer in left if layer not in chosen]
     if not chosen or (is_named and left):
@@ -84,7 +89,8 @@ def to_variance(
     if left:
         warnings.warn(
             f"`tfvn.to_variance` converted {[layer.name for layer in chosen]} and kept "
-            f"layers with a log alpha below {min_log_alpha}: {_described(left)}.",
+            f"layers that are pruned or have a log alpha below {min_log_alpha}: "
+            f"{_described(left)}.",
             stacklevel=2,
         )
     return _ToVariance(chosen).copy(model)
@@ -261,10 +267,14 @@ def _smallest_log_alpha(layer: RandomWeightsLayer) -> float:
 
 
 def _described(layers: list[RandomWeightsLayer]) -> str:
-    parts = [
-        f"{layer.name!r} with {_smallest_log_alpha(layer):.3g}"
-        if isinstance(layer.posterior, GaussianDropout)
-        else f"{layer.name!r} without log alpha"
-        for layer in layers
-    ]
-    return ", ".join(parts)
+    return ", ".join(map(_described_layer, layers))
+
+
+def _described_layer(layer: RandomWeightsLayer) -> str:
+    if isinstance(layer.posterior, GaussianDropout):
+        return f"{layer.name!r} with {_smallest_log_alpha(layer):.3g}"
+    if isinstance(unpruned(layer.posterior), GaussianDropout):
+        return (
+            f"{layer.name!r} with pruned weights (convert first, then prune the result)"
+        )
+    return f"{layer.name!r} without log alpha"

@@ -5,6 +5,7 @@ product of noise and a Normal weight is a scale mixture: the prior that the nois
 for the weight.
 """
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -114,6 +115,13 @@ def noise_law(noise: Any, **parameters: float) -> tfd.Distribution:
     if is_config(noise):
         noise = deserialize(noise)
     if isinstance(noise, str) and noise in _BUILDERS:
+        taken = list(inspect.signature(_BUILDERS[noise]).parameters)
+        unknown = {k: v for k, v in parameters.items() if k not in taken}
+        if unknown:
+            raise ValueError(
+                f"The parameters of {noise!r} noise must be some of {taken}. Received: "
+                f"{_listed(unknown)}"
+            )
         # Outside of the graph, in case the layer is created while one is being traced.
         with tf.init_scope():
             return _BUILDERS[noise](**parameters)
@@ -131,9 +139,13 @@ def noise_law(noise: Any, **parameters: float) -> tfd.Distribution:
         raise ValueError(
             "Argument `noise` is a distribution, which already has its parameters; "
             "pass parameters only if `noise` is a name such as 'gaussian'. Received: "
-            f"{', '.join(f'{k}={v!r}' for k, v in parameters.items())}"
+            f"{_listed(parameters)}"
         )
     return noise
+
+
+def _listed(parameters: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in parameters.items())
 
 
 def center(law: tfd.Distribution) -> float:

@@ -1,6 +1,6 @@
 """Generic layers with a random kernel, their presets, and layers with noise."""
 
-from tfvn.layers.base import RandomWeightsLayer, StochasticLayer
+from tfvn.layers.base import RandomWeightsLayer
 from tfvn.layers.constructors import Preset
 from tfvn.layers.convolutional.conv1d import (
     Conv1D,
@@ -51,6 +51,7 @@ from tfvn.layers.core.einsum_dense import (
     MeanFieldEinsumDense,
     VarianceEinsumDense,
 )
+from tfvn.layers.feed_forward import StochasticLayer
 from tfvn.layers.heads import LearnedScale, LikelihoodHead, NormalHead
 from tfvn.layers.noise.multiplicative_noise import MultiplicativeNoise
 from tfvn.layers.noise.noisy_conv2d import NoisyConv2D

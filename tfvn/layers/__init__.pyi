@@ -2,7 +2,6 @@
 from typing import Any
 
 from tfvn.layers.base import RandomWeightsLayer as RandomWeightsLayer
-from tfvn.layers.base import StochasticLayer as StochasticLayer
 from tfvn.layers.constructors import Preset as Preset
 from tfvn.layers.convolutional.conv1d import Conv1D as _Conv1D
 from tfvn.layers.convolutional.conv2d import Conv2D as _Conv2D
@@ -11,6 +10,7 @@ from tfvn.layers.convolutional.conv3d import Conv3D as _Conv3D
 from tfvn.layers.convolutional.depthwise_conv2d import DepthwiseConv2D as _DepthwiseConv2D
 from tfvn.layers.core.dense import Dense as _Dense
 from tfvn.layers.core.einsum_dense import EinsumDense as _EinsumDense
+from tfvn.layers.feed_forward import StochasticLayer as StochasticLayer
 from tfvn.layers.heads import LearnedScale as _LearnedScale
 from tfvn.layers.heads import LikelihoodHead as LikelihoodHead
 from tfvn.layers.heads import NormalHead as NormalHead

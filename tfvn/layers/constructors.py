@@ -60,6 +60,14 @@ def _add_constructor(preset: Any) -> None:
     own = inspect.signature(preset.posterior_class).parameters
 
     def constructor(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            # Python would name the method of a base class.
+            shown = [*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())]
+            raise TypeError(
+                f"`{preset.__name__}`: {error}. Received: {', '.join(shown) or 'nothing'}"
+            ) from None
         arguments = {name: kwargs.pop(name) for name in own if name in kwargs}
         if "posterior" in kwargs:
             posterior = _pruned_posterior(preset, kwargs.pop("posterior"), arguments)

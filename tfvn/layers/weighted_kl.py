@@ -32,7 +32,8 @@ _KL_WEIGHT_ADVICE = (
 UNKNOWN_SIZE = (
     "The KL must be divided by the number of training examples, which is not known "
     "here; call `fit` with data whose length is known, or pass the number to "
-    "`compile(train_size=...)`. Received: train_size=None"
+    "`compile(train_size=...)` or, for a converted model, to "
+    "`tfvn.from_deterministic(..., train_size=...)`. Received: train_size=None"
 )
 
 

@@ -16,7 +16,7 @@ from tfvn.posteriors.base import (
     once_per_reading,
     register,
 )
-from tfvn.utils.validation import check_choice
+from tfvn.utils.validation import as_number, check_choice
 
 Tensor = Any
 
@@ -94,15 +94,16 @@ class GaussianDropout(NormalPosterior):
             )
         if alpha is not None:
             check_choice("alpha", alpha, ALPHAS)
-        if not abs(initial_log_alpha) <= LARGEST_LOG_ALPHA:
+        number = as_number(initial_log_alpha)
+        if number is None or not abs(number) <= LARGEST_LOG_ALPHA:
             raise ValueError(
                 "Argument `initial_log_alpha` must be a finite number between "
                 f"{-LARGEST_LOG_ALPHA:.1f} and {LARGEST_LOG_ALPHA:.1f}. "
-                f"Received: initial_log_alpha={initial_log_alpha}"
+                f"Received: initial_log_alpha={initial_log_alpha!r}"
             )
         self.alpha = alpha
         self.parameterization = parameterization
-        self.initial_log_alpha = initial_log_alpha
+        self.initial_log_alpha = number
         self.is_additive = parameterization == "additive"
 
     def add_scale_variables(

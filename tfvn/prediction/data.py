@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfvn.prediction.program import inputs_by_name
 from tfvn.prediction.rows import as_rows, as_tensor, join, row_of_zeros
-from tfvn.utils import private
+from tfvn.utils import private_training
 from tfvn.utils.models import all_layers, functional_graph
 from tfvn.utils.validation import check_count
 
@@ -123,7 +123,7 @@ def labelled_rows(
 
 def _labelled_batches(source: Any) -> Iterator[Any]:
     if isinstance(source, keras.utils.PyDataset):
-        source = private.batches_of(source)
+        source = private_training.batches_of(source)
     for batch in source:
         if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
             raise ValueError(
@@ -146,11 +146,7 @@ def checked_rows(
         steps: As in `Rows`.
         labelled: Whether rows are tuples, the first part of which is the model's input.
     """
-    if not isinstance(model, keras.Model):
-        raise ValueError(
-            "Argument `model` must be a `keras.Model`. "
-            f"Received: model={type(model).__name__}"
-        )
+    check_model(model)
     rows = Rows(x, steps)
 
     def inputs_of(batch: Any) -> Any:
@@ -171,6 +167,7 @@ def checked_rows(
         None if part is None else tuple(part.shape[1:])
         for part in keras.tree.flatten(inputs_of(rows.first))
     ]
+    _check_types(graph.inputs, keras.tree.flatten(inputs_of(rows.first)))
     if len(expected) != len(received) or not all(map(_fits, received, expected)):
         raise ValueError(
             "Argument `x` must have an array for each input of the model, in which one "
@@ -178,6 +175,31 @@ def checked_rows(
             f"shapes {received}"
         )
     return rows
+
+
+def check_model(model: Any) -> None:
+    """Raises unless something is a Keras model."""
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            "Argument `model` must be a `keras.Model`. "
+            f"Received: model={type(model).__name__}"
+        )
+
+
+def _check_types(symbols: list[Any], parts: list[Any]) -> None:
+    """Raises if strings are given where a model takes numbers."""
+    for symbol, part in zip(symbols, parts, strict=False):
+        if part is None or symbol.dtype == "string":
+            continue
+        dtype: Any = getattr(part, "dtype", None)
+        is_text = getattr(dtype, "kind", "") in ("U", "S")
+        if getattr(dtype, "kind", "") == "O":
+            is_text = any(isinstance(value, str | bytes) for value in part.flat)
+        if is_text or getattr(dtype, "name", "") == "string":
+            raise ValueError(
+                f"Argument `x` must have numbers for the input {symbol.name!r} of the "
+                f"model, whose type is {symbol.dtype}. Received: x of type {dtype}"
+            )
 
 
 def _build(model: keras.Model, first: Any) -> None:
@@ -246,7 +268,7 @@ def _check_end(source: Any) -> None:
 
 def _stream(source: Any) -> Iterator[Any]:
     if isinstance(source, keras.utils.PyDataset):
-        source = private.batches_of(source)
+        source = private_training.batches_of(source)
     for batch in source:
         x = batch[0] if isinstance(batch, tuple | list) else batch
         yield keras.tree.map_structure(as_rows, x)

@@ -190,9 +190,20 @@ class PredictiveDistribution(EnsemblePrediction):
 
 def fitted(y: Any, shape: tuple[int, ...]) -> np.ndarray | None:
     """Returns targets in a shape, or `None` if more differs than a last axis of size 1."""
-    y = np.asarray(y, "float64")
+    try:
+        y = np.asarray(y, "float64")
+    except (TypeError, ValueError):
+        raise ValueError(
+            "Targets must be numbers, in an array or in lists of equal lengths. Received: "
+            f"targets of type {type(y).__name__}, {_shown(y)}"
+        ) from None
     fits = shape in (y.shape, (*y.shape, 1)) or y.shape == (*shape, 1)
     return y.reshape(shape) if fits else None
+
+
+def _shown(y: Any) -> str:
+    shown = repr(y)
+    return shown if len(shown) < 60 else f"{shown[:60]}..."
 
 
 def check_level(name: str, value: Any) -> float:

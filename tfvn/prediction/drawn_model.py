@@ -5,15 +5,15 @@ from typing import Any
 import keras
 
 from tfvn import random
-from tfvn.layers.base import RandomWeightsLayer
+from tfvn.layers.base import RandomWeightsLayer, check_all_built
 from tfvn.layers.heads import LikelihoodHead
 from tfvn.layers.recurrent.base_layer import ReplacesCell, StochasticRNN
 from tfvn.posteriors import Posterior
 from tfvn.prediction import noise
 from tfvn.prediction.seeds import seed_pair
 from tfvn.utils.custom_objects import with_functions
-from tfvn.utils.model_copies import ModelCopier
-from tfvn.utils.models import all_layers, functional_graph
+from tfvn.utils.model_copies import ModelCopier, check_built
+from tfvn.utils.models import all_layers
 from tfvn.utils.replaced_layers import WithReplacedLayers
 
 Tensor = Any
@@ -34,18 +34,21 @@ def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
 
     A `tfvn.layers.NormalHead` or `LikelihoodHead` becomes a `keras.layers.Dense` with the
     same outputs: the parameters of the distribution. The model contains nothing of this
-    library and can be saved and loaded without it, with one exception: Keras has no layer
-    like `tfvn.layers.LearnedScale`, which draws nothing and is copied unchanged. To load
-    such a model from a file, import this library first.
+    library and can be saved and loaded without it, with two exceptions: Keras has no layer
+    like `tfvn.layers.LearnedScale`, which draws nothing and is copied unchanged; and a
+    layer or a model of yours that makes layers of this library itself becomes a subclass
+    of its class, with other layers in it. To load such a model from a file, import this
+    library first.
 
     Args:
-        model: A sequential or functional model that has been built, in which only kernels
-            and biases are random.
+        model: A model that has been built, in which only kernels and biases are random. A
+            model with a `call` of its own can be sampled if Keras can make it again from its
+            config.
         seed: Integer; the same seed and weights give the same model. `None` makes a fresh
             draw.
 
     Returns:
-        A `keras.Sequential` or functional `keras.Model`, not compiled.
+        A `keras.Sequential` or `keras.Model`, not compiled.
 
     Example:
 
@@ -60,12 +63,8 @@ def sample_model(model: keras.Model, seed: int | None = None) -> keras.Model:
     >>> bool((policy(x).numpy() == policy(x).numpy()).all())
     True
     """
-    if functional_graph(model) is None:
-        raise ValueError(
-            "Argument `model` must be a sequential or functional model that has been "
-            f"built. Received: model={getattr(model, 'name', model)!r} of type "
-            f"{type(model).__name__}"
-        )
+    check_built(model)
+    check_all_built(model)
     for layer in all_layers(model):
         is_random = isinstance(layer, RandomWeightsLayer)
         if not is_random and noise.noise_of(layer) is not None:

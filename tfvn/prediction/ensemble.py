@@ -16,20 +16,35 @@ from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
 from tfvn.posteriors.pruned import unpruned
 from tfvn.posteriors.without_mean import WithoutMean
-from tfvn.prediction.data import at_least_one_row, checked_rows, length
+from tfvn.prediction.data import (
+    at_least_one_row,
+    check_model,
+    checked_rows,
+    length,
+)
 from tfvn.prediction.distribution import PredictiveDistribution
 from tfvn.prediction.kinds import find_kinds
+from tfvn.prediction.outputs import (
+    BINARY_LOGITS,
+    BINARY_PROBABILITIES,
+    LOGITS,
+    PROBABILITIES,
+)
 from tfvn.prediction.program import preserved_states
 from tfvn.prediction.result import EnsemblePrediction
 from tfvn.prediction.rows import as_tensor, join
 from tfvn.prediction.sampler import AS_IT_IS, Sampler, sampler_of
 from tfvn.prediction.seeds import RowSeeds, is_by_row, seed_pair
-from tfvn.utils.validation import check_count
+from tfvn.utils.validation import check_count, check_verbose
 
 _PARTS = ("mean", "std", "entropy", "expected_entropy", "mutual_information", "outputs")
 
 # Keras's batch size for `None`.
 _BATCH_SIZE = 32
+
+# How far probabilities may be outside of [0, 1], because of rounding in half precision.
+_TOLERANCE = 0.01
+_LOGITS_OF = {PROBABILITIES: LOGITS, BINARY_PROBABILITIES: BINARY_LOGITS}
 
 # The progress bar appears after this many seconds.
 _PATIENCE = 3.0
@@ -167,6 +182,7 @@ def zero_mean_predict(
 
     - [Neklyudov et al., 2019](https://arxiv.org/abs/1803.03764), section 4
     """
+    check_model(model)
     layers: list[Any] = stochastic_layers(model)
     posteriors = [unpruned(layer.posterior) for layer in layers]
     if not any(isinstance(posterior, GaussianDropout) for posterior in posteriors):
@@ -250,6 +266,7 @@ def _predict(
 ) -> Any:
     """Returns the result of `ensemble_predict`, for layers that `what` may change."""
     num_samples = check_count("num_samples", num_samples)
+    check_verbose(verbose)
     rows = checked_rows(model, x, steps)
     by_row = is_by_row(seed)
     sampler = sampler_of(model, what, by_row)
@@ -257,7 +274,9 @@ def _predict(
     batch_size = _checked_batch_size(batch_size)
     rows.limit(sampler.fixed_rows or batch_size)
     seeds = RowSeeds(seed) if by_row else None
-    pair = seed_pair(None if by_row else seed)
+    pair = seed_pair(
+        None if by_row else seed, ", or an array of two integers for each row"
+    )
     if seeds is not None and rows.count is not None:
         seeds.check_count(rows.count)
     inputs = keras.tree.map_structure(as_tensor, at_least_one_row(rows.first))
@@ -316,6 +335,8 @@ def _collect(
     batches: list[dict[str, np.ndarray]], kind: Any, num_samples: int, seed: Any
 ) -> EnsemblePrediction:
     arrays = join(batches)
+    if kind in (PROBABILITIES, BINARY_PROBABILITIES):
+        _check_probabilities(arrays["mean"], kind)
     if isinstance(kind, Likelihood):
         # With seeds of rows, the targets have been sampled already.
         samples = arrays.get("samples")
@@ -323,6 +344,18 @@ def _collect(
         answer = PredictiveDistribution.of_draws(kind, arrays["outputs"], seed)
         return answer if samples is None else replace(answer, samples=samples)
     return EnsemblePrediction(num_samples=num_samples, **arrays)
+
+
+def _check_probabilities(mean: np.ndarray, kind: str) -> None:
+    """Raises if outputs can't be probabilities; NaN is left to the user to see."""
+    if np.any((mean < -_TOLERANCE) | (mean > 1.0 + _TOLERANCE)):
+        raise ValueError(
+            "The outputs of the model must be probabilities, from 0 to 1; for a model "
+            f"without a last softmax or sigmoid, pass `outputs={_LOGITS_OF[kind]!r}`, and "
+            "compile it with a loss of `from_logits=True`. Received: "
+            f"outputs={kind!r} and averaged outputs from {np.nanmin(mean):.3g} to "
+            f"{np.nanmax(mean):.3g}"
+        )
 
 
 def _checked_batch(sampler: Sampler, batch: Any) -> Any:

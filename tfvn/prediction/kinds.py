@@ -16,7 +16,7 @@ from tfvn.prediction.outputs import (
     PROBABILITIES,
     REGRESSION,
 )
-from tfvn.utils import private
+from tfvn.utils import private, private_training
 from tfvn.utils.models import functional_graph, last_layers, losses_of, output_names
 
 AUTO = "auto"
@@ -275,7 +275,7 @@ def _loss_axis(loss: Any) -> Any:
         return loss.keywords.get("axis", -1) if loss.func in _CLASSES else -1
     if not any(part in _CLASSES for part in type(loss).__mro__):
         return -1
-    return private.loss_arguments(loss).get("axis", -1)
+    return private_training.loss_arguments(loss).get("axis", -1)
 
 
 def _check_axis(kind: str, axis: Any, owner: str, symbol: Any, name: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.layers.base import StochasticLayer
+from tfvn.layers.feed_forward import StochasticLayer
 from tfvn.prediction import noise
 from tfvn.utils import private
 from tfvn.utils.models import all_layers, functional_graph

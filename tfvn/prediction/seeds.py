@@ -7,15 +7,20 @@ import numpy as np
 import tensorflow as tf
 
 
-def seed_pair(seed: int | None) -> tf.Tensor:
-    """Returns a seed as two integers of 32 bits; `None` is a fresh seed."""
+def seed_pair(seed: int | None, or_rows: str = "") -> tf.Tensor:
+    """Returns a seed as two integers of 32 bits; `None` is a fresh seed.
+
+    Args:
+        seed: The user's argument.
+        or_rows: What else the caller takes, for the error message.
+    """
     if seed is None:
         # The source that `keras.utils.set_random_seed` makes reproducible.
         seed = python_random.getrandbits(64)
     if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
         raise ValueError(
-            "Argument `seed` must be an integer, `None`, or an array of two integers for "
-            f"each row. Received: seed={seed!r}"
+            f"Argument `seed` must be an integer or `None`{or_rows}. "
+            f"Received: seed={seed!r}"
         )
     if not -(2**63) <= seed < 2**64:
         raise ValueError(

@@ -14,7 +14,7 @@ import numpy as np
 
 from tfvn.layers.weighted_kl import WeightedKL
 from tfvn.prediction.program import functional_graph
-from tfvn.utils import private
+from tfvn.utils import private_training
 from tfvn.utils.models import all_layers
 
 # Most attributes have these types; stopping here is faster.
@@ -35,7 +35,7 @@ def snapshot(model: keras.Model) -> Any:
     Returns:
         A tuple that equals an earlier one if nothing has changed. It keeps nothing alive.
     """
-    compiled = private.compile_config(model)
+    compiled = private_training.compile_config(model)
     layers = [_attributes(layer) for layer in all_layers(model)]
     return _identity(compiled), tuple(layers)
 

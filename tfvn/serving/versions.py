@@ -15,6 +15,8 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from tfvn.utils.validation import check_path
+
 # The errors of a rename to a target that exists.
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
@@ -32,13 +34,8 @@ def place(path: str | os.PathLike) -> pathlib.Path:
     Args:
         path: A path on this machine. A `~` at its beginning is the home directory.
     """
-    text = os.fspath(path)
-    if isinstance(text, bytes):
-        text = os.fsdecode(text)
-    if not text:
-        raise ValueError(
-            "Argument `path` must be the directory of a model. Received: path=''"
-        )
+    check_path("path", path, "the directory of a model")
+    text = os.fsdecode(path)
     if _SCHEME.match(text):
         raise ValueError(
             "Argument `path` must be a directory on this machine, because a server "

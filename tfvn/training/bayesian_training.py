@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfvn import passes
-from tfvn.layers.weighted_kl import weighted_layers
+from tfvn.layers.weighted_kl import UNKNOWN_SIZE, weighted_layers
 from tfvn.training import elbo, schedules, train_size
 from tfvn.training.bound_loss import BoundLoss
 from tfvn.training.callbacks.steps import undo_changes
@@ -17,8 +17,8 @@ from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import metric_inputs
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
-from tfvn.utils import private
-from tfvn.utils.validation import check_choice, check_count
+from tfvn.utils import private, private_training
+from tfvn.utils.validation import check_choice, check_count, check_verbose
 
 Tensor = Any
 
@@ -86,7 +86,7 @@ class BayesianTraining(BoundLoss):
         self._kl_gradient = kl_gradient
         self._log_mean_exp = None
         if reduction == "log_mean_exp" and num_samples > 1 and loss is not None:
-            self._log_mean_exp = LogMeanExpLoss(private.compiled_loss(self))
+            self._log_mean_exp = LogMeanExpLoss(private_training.compiled_loss(self))
         with self.distribute_strategy.scope():
             self._elbo = elbo.ELBO(
                 schedules.get(kl_schedule), train_size, self.training_state
@@ -193,6 +193,7 @@ class BayesianTraining(BoundLoss):
                 "You must call `compile()` before `fit()`. Received: "
                 f"model={self.name!r}, which is not compiled"
             )
+        check_verbose(verbose)
         if validation_data is not None:
             validation_split = 0.0
         data = train_size.measure(x, batch_size, steps_per_epoch, validation_split)
@@ -244,11 +245,19 @@ class BayesianTraining(BoundLoss):
 
     def make_train_function(self, force: bool = False) -> None:
         if self.train_function is None or force:
+            self._check_size()
             self.train_function = self._step_function(self.run_train_step)
 
     def make_test_function(self, force: bool = False) -> None:
         if self.test_function is None or force:
+            self._check_size()
             self.test_function = self._step_function(self.run_test_step)
+
+    def _check_size(self) -> None:
+        """Raises if the KL can't be weighed, before a trace would wrap the error."""
+        has_kl = any(layer.has_kl for layer in weighted_layers(self))
+        if has_kl and self.compiled and self._elbo.size is None:
+            raise ValueError(UNKNOWN_SIZE)
 
     def _step_function(self, step: Callable) -> Callable:
         def run(data: Any) -> dict[str, Tensor]:
@@ -256,7 +265,7 @@ class BayesianTraining(BoundLoss):
             with passes.changed(is_compiled=bool(self.jit_compile)):
                 return step(data)
 
-        return private.step_function(self, run)
+        return private_training.step_function(self, run)
 
     def run_train_step(self, data: Any) -> dict[str, Tensor]:
         """Runs a `train_step` like `fit`: weighs the KL and counts the batch.

@@ -9,7 +9,7 @@ from tfvn import passes
 from tfvn.layers.weighted_kl import UNKNOWN_SIZE, weighted_layers
 from tfvn.training import elbo, schedules
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
-from tfvn.utils import private
+from tfvn.utils import private_training
 
 Tensor = Any
 
@@ -89,7 +89,7 @@ class BoundLoss(keras.Model):
     def _negative_log_likelihood(
         self, y: Any, draws: list[Draw], sample_weight: Any
     ) -> Tensor:
-        compiled = private.compiled_loss(self)
+        compiled = private_training.compiled_loss(self)
         if compiled is None:
             return tf.zeros(())
         outputs = [drawn.y_pred for drawn in draws]

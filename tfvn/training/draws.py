@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfvn import passes
-from tfvn.utils import private
+from tfvn.utils import private, private_training
 from tfvn.utils.models import all_layers, has_noise_per_example
 
 Tensor = Any
@@ -140,7 +140,7 @@ class LogMeanExpLoss:
 
     def __init__(self, compiled: Any):
         self._shares: list[_ShareOfExamples] = []
-        self._compiled = private.mapped_loss(compiled, self._wrap)
+        self._compiled = private_training.mapped_loss(compiled, self._wrap)
 
     def _wrap(self, loss: Any) -> Any:
         if loss is None:
@@ -184,7 +184,7 @@ class _ShareOfExamples(keras.losses.Loss):
         super().__init__(name=getattr(loss, "name", None))
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
-        loss = private.get_loss(self._given, y_true, y_pred)
+        loss = private_training.get_loss(self._given, y_true, y_pred)
         values = loss.call(
             keras.ops.convert_to_tensor(y_true, loss.dtype),
             keras.ops.convert_to_tensor(y_pred, loss.dtype),

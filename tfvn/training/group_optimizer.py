@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.groups import GROUPS, group_of
-from tfvn.utils import private
+from tfvn.utils import private_training
 
 Tensor = Any
 
@@ -44,6 +44,11 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
         loss_scale_factor: float | None = None,
         name: str = "group_optimizer",
     ):
+        if not optimizers:
+            raise ValueError(
+                "A dictionary of optimizers must have an optimizer for at least one of "
+                f"the groups {list(GROUPS)}. Received: optimizer={{}}"
+            )
         unknown = sorted(set(optimizers) - set(GROUPS))
         if unknown:
             raise ValueError(
@@ -93,7 +98,7 @@ class GroupOptimizer(keras.optimizers.MultiOptimizer):
             super().apply(grads, trainable_variables)
             return
         if trainable_variables is None:
-            trainable_variables = private.optimized_variables(self)
+            trainable_variables = private_training.optimized_variables(self)
         if not self.built:
             self.build(trainable_variables)
         for group, optimizer in self.groups.items():

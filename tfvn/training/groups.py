@@ -26,6 +26,11 @@ def variable_groups(model: keras.Layer) -> dict[str, list[keras.Variable]]:
     >>> {name: len(group) for name, group in tfvn.variable_groups(model).items()}
     {'mean': 1, 'scale': 1, 'default': 1}
     """
+    if not isinstance(model, keras.Layer):
+        raise ValueError(
+            "Argument `model` must be a Keras model or layer. Received: "
+            f"model={model!r} of type {type(model).__name__}"
+        )
     groups: dict[str, list[Any]] = {name: [] for name in GROUPS}
     for variable in model.trainable_variables:
         groups.setdefault(group_of(variable), []).append(variable)

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfvn.utils import private
+from tfvn.utils import private_training
 
 ADVICE = "pass the number of training examples to `compile(train_size=...)`"
 
@@ -63,6 +63,7 @@ def measure(
         steps_per_epoch: The `steps_per_epoch` of `fit`.
         validation_split: The share of the rows of arrays that Keras does not train on.
     """
+    _check_is_data(x)
     if isinstance(x, types.GeneratorType):
         return _of_generator(x, steps_per_epoch)
     if isinstance(x, tf.data.Dataset):
@@ -75,6 +76,33 @@ def measure(
     size = math.floor(_length(x) * (1.0 - validation_split))
     steps = steps_per_epoch or math.ceil(size / (batch_size or 32))
     return TrainingData(x, size, steps, are_arrays=True)
+
+
+def _check_is_data(x: Any) -> None:
+    """Raises if `fit` can't train on something, whatever its size."""
+    is_array = _is_array_like(x)
+    is_structure = isinstance(x, list | tuple | dict | str | bytes)
+    is_stream = isinstance(x, keras.utils.PyDataset) or any(
+        hasattr(x, name) for name in ("__iter__", "element_spec")
+    )
+    leaves = (
+        [leaf for leaf in tf.nest.flatten(x) if leaf is not None] if is_array else []
+    )
+    is_number = any(len(leaf.shape) == 0 for leaf in leaves)
+    if is_number or not (is_array or (is_stream and not is_structure)):
+        shown = f"a {type(x).__name__}" if isinstance(x, list | tuple | dict) else x
+        raise ValueError(
+            "Argument `x` must be the training data: arrays, a `tf.data.Dataset`, a "
+            "`keras.utils.PyDataset`, a generator or a data loader; convert lists of "
+            f"numbers with `numpy.asarray`. Received: x={shown}"
+        )
+    for leaf in leaves:
+        if getattr(getattr(leaf, "dtype", None), "kind", "") in ("U", "S"):
+            raise ValueError(
+                "Arrays of strings can't be trained on; expected numbers in `x` or, for a "
+                "model that takes strings, a tensor `tf.constant(x)`. Received: "
+                f"x of type {leaf.dtype}"
+            )
 
 
 def is_sparse(x: Any) -> bool:
@@ -165,7 +193,7 @@ def _source(x: tf.data.Dataset) -> tuple[tf.data.Dataset, int, bool]:
     """
     batchings, is_repeated = 0, False
     while (kind := _kind(x)) in _BATCHING | _KEEPING:
-        (before,) = private.inputs_of_dataset(x)
+        (before,) = private_training.inputs_of_dataset(x)
         if _rank(x) != _rank(before) and kind not in _BATCHING and _batches(before):
             break  # it makes other rows of a batch, of windows say
         batchings += kind in _BATCHING
@@ -183,14 +211,16 @@ def _repeats(x: tf.data.Dataset) -> bool:
     # A repeated data set that is zipped with one that is not repeated gives new pairs.
     among = all if _kind(x) == "Zip" else any
     return _kind(x) == "Repeat" or (
-        bool(private.inputs_of_dataset(x))
-        and among(map(_repeats, private.inputs_of_dataset(x)))
+        bool(private_training.inputs_of_dataset(x))
+        and among(map(_repeats, private_training.inputs_of_dataset(x)))
     )
 
 
 def _batches(x: tf.data.Dataset) -> bool:
     """Whether a step of a data set puts elements into batches."""
-    return _kind(x) in _BATCHING or any(map(_batches, private.inputs_of_dataset(x)))
+    return _kind(x) in _BATCHING or any(
+        map(_batches, private_training.inputs_of_dataset(x))
+    )
 
 
 def _kind(x: tf.data.Dataset) -> str:

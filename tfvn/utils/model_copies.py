@@ -16,17 +16,21 @@ from tfvn.utils.custom_objects import (
     with_functions,
 )
 from tfvn.utils.models import all_layers, functional_graph
-from tfvn.utils.replaced_layers import constructor_config
+from tfvn.utils.replaced_layers import (
+    WithReplacedLayers,
+    constructor_config,
+    paths_to,
+)
 
 
 class ModelCopier:
     """Copies models, and replaces the layers that a subclass chooses.
 
-    Layers of nested models, inside wrappers (`Bidirectional`, `TimeDistributed`) and the
-    cells of recurrent layers are replaced too. All other layers are copied with their
-    state as Keras saves it: weights, moving averages, the results of `adapt`,
-    vocabularies. The original does not change, and a layer that is used several times in
-    a model has one copy.
+    Layers of nested models, inside wrappers (`Bidirectional`, `TimeDistributed`), the
+    cells of recurrent layers, and layers that a user's layer or model makes itself are
+    replaced too. All other layers are copied with their state as Keras saves it: weights,
+    moving averages, the results of `adapt`, vocabularies. The original does not change, and
+    a layer that is used several times in a model has one copy.
 
     A subclass says which layers are replaced (`replaces`), by what (`new_layer`), and what
     the variables of the new layer are (`fill`).
@@ -35,6 +39,8 @@ class ModelCopier:
     # The classes of the copies.
     sequential: type[keras.Sequential] = keras.Sequential
     functional: type[keras.Model] = keras.Model
+    # What makes the class of a whole model that makes the replaced layers itself.
+    subclassed: type[WithReplacedLayers] = WithReplacedLayers
 
     # Subclasses override these.
 
@@ -58,17 +64,27 @@ class ModelCopier:
             copy: A copy of it, in which these layers are not replaced.
             missed: The layers in `layer` that are to be replaced.
         """
-        raise ValueError(
-            "Layers can't be replaced inside a layer that creates them itself; use "
-            "them in the model directly, in a nested model, or in a wrapper such as "
-            f"`keras.layers.TimeDistributed`. Received: layer {layer.name!r} of type "
-            f"{type(layer).__name__}, which creates {[part.name for part in missed]}"
-        )
+        wanted = set(map(id, missed))
+        replaced = []
+        for part in private.layers_inside(layer):
+            if wanted.isdisjoint(map(id, all_layers(part))):
+                continue
+            paths = paths_to(layer, part)
+            if not paths:
+                raise ValueError(
+                    "Layers can be replaced inside a layer or a model that holds them in "
+                    "its attributes, or in lists and dictionaries there; expected "
+                    f"{part.name!r} in one of these. Received: layer {layer.name!r} of "
+                    f"type {type(layer).__name__}, which holds it elsewhere"
+                )
+            replaced.append((paths, self._copy_part(part)))
+        return self._maker(layer).of(copy, replaced)
 
     # All copiers share these.
 
     def copy(self, model: Any) -> Any:
         """Returns the copy of a model that has been built."""
+        self._whole = model
         with known_objects(model):
             return self._copy_model(model)
 
@@ -145,7 +161,9 @@ class ModelCopier:
         missed = [part for part in replaced if id(part) not in found]
         if missed:
             return self.replace_inside(layer, copy, missed)
-        if layer.built and not copy.built:
+        # Without a `build` of its own, a layer is built by the first call.
+        has_build = type(copy).build is not keras.Layer.build
+        if layer.built and not copy.built and has_build:
             copy.build_from_config(layer.get_build_config())
         if not replaced:
             _copy_assets(layer, copy)
@@ -165,13 +183,19 @@ class ModelCopier:
             return [self._replaced_config(item, parts, found) for item in config]
         if not isinstance(config, dict):
             return config
-        for part in parts:
-            if _is_config_of(config, part):
-                inside = all_layers(part)
-                found.update(map(id, inside))
-                if any(map(self.replaces, inside)):
-                    return keras.saving.serialize_keras_object(self._copy_part(part))
+        same = [part for part in parts if _is_config_of(config, part)]
+        if same:
+            # Layers may have the same name; their configs are in the same order.
+            part = next((one for one in same if id(one) not in found), same[0])
+            inside = all_layers(part)
+            found.update(map(id, inside))
+            if not any(map(self.replaces, inside)):
                 return config
+            new = keras.saving.serialize_keras_object(self._copy_part(part))
+            if "build_config" not in config:
+                # The layer around it builds it, and would fail if it were built already.
+                new.pop("build_config", None)
+            return new
         return {
             key: self._replaced_config(value, parts, found)
             for key, value in config.items()
@@ -182,6 +206,10 @@ class ModelCopier:
         if functional_graph(part) is not None and not self.replaces(part):
             return self._copy_graph(part, {}, [])
         return self._copy_layer(part)
+
+    def _maker(self, layer: Any) -> type[WithReplacedLayers]:
+        """Returns what makes the class of the copy of a layer with replaced layers."""
+        return self.subclassed if layer is self._whole else WithReplacedLayers
 
     def _fill(self, layer: Any, copy: Any) -> None:
         check_functions(layer, copy)
@@ -198,6 +226,17 @@ class ModelCopier:
             copy.load_own_variables({k: _as_saved(v) for k, v in store.items()})
         for part, its_copy in _parts(layer, copy):
             self._fill(part, its_copy)
+
+
+def check_built(model: Any) -> None:
+    """Raises unless something is a Keras model that has been built, so that it can be copied."""
+    is_model = isinstance(model, keras.Model)
+    if not is_model or not (model.built or functional_graph(model) is not None):
+        raise ValueError(
+            "Argument `model` must be a Keras model that has been built; start it with a "
+            "`keras.Input`, or call it on data first. Received: "
+            f"model={getattr(model, 'name', model)!r} of type {type(model).__name__}"
+        )
 
 
 def _new_input(symbol: Any) -> Any:

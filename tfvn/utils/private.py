@@ -2,11 +2,10 @@
 
 A new release may change any of them without notice. So the library uses each only here,
 with the reason why no public name is enough, and with a test in `tests/utils` that fails
-when it changes.
+when it changes. Those for training and for data are in `private_training.py`.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -30,12 +29,6 @@ from keras.src.saving.serialization_lib import get_shared_object as get_shared_o
 from keras.src.saving.serialization_lib import (
     record_object_after_deserialization as record_object_after_deserialization,
 )
-
-# Makes a loss from anything that `compile` accepts. `keras.losses.get` does not know
-# "crossentropy", which depends on the shapes of targets and outputs.
-from keras.src.trainers.compile_utils import get_loss as get_loss
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
 
 # ruff: noqa: SLF001
 
@@ -266,144 +259,3 @@ def set_parameters(distribution: Any, parameters: dict[str, Any]) -> None:
     The constructor of a base class sets those of the base class.
     """
     distribution._parameters = distribution._no_dependency(parameters)
-
-
-# Training.
-
-
-def compiled_loss(model: keras.Model) -> Any:
-    """Returns the loss that a model was compiled with, or `None`.
-
-    `compute_loss` adds `losses` to it.
-    """
-    return model._compile_loss
-
-
-def mapped_loss(compiled: Any, function: Callable) -> Any:
-    """Returns a compiled loss in which a function replaces each of the user's losses.
-
-    Keras then matches losses, weights, targets and outputs.
-    """
-    return type(compiled)(
-        keras.tree.map_structure(function, compiled._user_loss),
-        compiled._user_loss_weights,
-        output_names=compiled.output_names,
-    )
-
-
-def loss_arguments(loss: keras.losses.Loss) -> dict[str, Any]:
-    """Returns the arguments of the function inside a loss.
-
-    The config of the sparse crossentropy leaves its axis out.
-    """
-    return {**loss.get_config(), **getattr(loss, "_fn_kwargs", {})}
-
-
-def compile_config(model: keras.Model) -> Any:
-    """Returns an object that changes with each `compile`.
-
-    `get_compile_config` returns a new object at each call.
-    """
-    return getattr(model, "_compile_config", None)
-
-
-def compile_arguments(model: keras.Model) -> dict[str, Any]:
-    """Returns the arguments of Keras's `compile`, or nothing if a model isn't compiled.
-
-    `get_compile_config` has no objects but their configs, which are not always enough to
-    make them again: a loss may be any function.
-    """
-    return dict(model._compile_config.config) if model.compiled else {}
-
-
-def step_function(model: keras.Model, step: Callable) -> Callable:
-    """Returns a step as `fit` runs it: compiled, on all replicas, several at once.
-
-    `make_train_function` does so only for `train_step`.
-    """
-    return model._make_function(step)
-
-
-def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:
-    """Makes the current `fit` start with an epoch.
-
-    Callbacks can't change the argument of `fit`; Keras's own backup does this.
-    """
-    model._initial_epoch = epoch
-
-
-def optimized_variables(optimizer: keras.optimizers.Optimizer) -> list[Any]:
-    """Returns the variables that an optimizer was built for.
-
-    `Optimizer.variables` are the variables of its state.
-    """
-    return optimizer._trainable_variables
-
-
-def index_of(optimizer: keras.optimizers.Optimizer, variable: Any) -> int:
-    """Returns the index of a variable among those that an optimizer was built for.
-
-    All optimizers of Keras use it, and variables have no index of their own.
-    """
-    return optimizer._get_variable_index(variable)
-
-
-def sum_over_replicas(optimizer: Any, pairs: list[tuple[Any, Any]]) -> list[Any]:
-    """Returns pairs of gradients and variables, with gradients summed over replicas.
-
-    Keras does so after the last method that a subclass can publicly override.
-    """
-    return optimizer._all_reduce_sum_gradients(pairs)
-
-
-# The counters of a `ModelCheckpoint` that saves after a number of batches. It has no
-# public method for them.
-CHECKPOINT_COUNTS = ("_batches_seen_since_last_saving", "_last_batch_seen")
-
-
-# Data and loops.
-
-
-def batches_of(dataset: keras.utils.PyDataset) -> Iterator[Any]:
-    """Yields the batches of a `PyDataset`, made by its workers.
-
-    Indexing it, the public way, does not use the workers.
-    """
-    adapter = PyDatasetAdapter(dataset)
-    adapter.on_epoch_begin()
-    try:
-        yield from adapter._get_iterator()
-    finally:
-        # Also if only some of the batches were taken.
-        adapter.on_epoch_end()
-
-
-def inputs_of_dataset(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    """Returns the data sets that a data set is made from.
-
-    The public way, `tf.raw_ops.DatasetToGraphV2`, copies the data.
-    """
-    return dataset._inputs()
-
-
-def loops() -> list[Any]:
-    """Returns the loop bodies that are being traced, the innermost first.
-
-    No public name distinguishes the body of a loop from other graphs.
-    """
-    graph, found = tf.compat.v1.get_default_graph(), []
-    while graph is not None:
-        if isinstance(graph, WhileBodyFuncGraph):
-            found.append(graph)
-        graph = getattr(graph, "outer_graph", None)
-    return found
-
-
-def step_of(loop: Any) -> Tensor:
-    """Returns the number of the step, in the body of a loop that is being traced.
-
-    The body is traced once for all steps, and its callers, such as Keras's `RNN` and
-    TensorFlow's `map_fn`, pass no step number to a layer. TensorFlow counts the steps of
-    every loop in the first argument of its body.
-    """
-    return loop.inputs[0]

@@ -7,6 +7,8 @@ nobody who writes `patience=True` means 1.
 
 import math
 import operator
+import os
+import pathlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -121,6 +123,35 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     raise ValueError(
         f"Argument `{name}` must be one of {choices}. Received: {name}={value!r}"
     )
+
+
+def check_path(
+    name: str, value: Any, what: str = "the path of a folder"
+) -> pathlib.Path:
+    """Returns the path of a file or folder, or raises if it is none.
+
+    Args:
+        name: Name of the argument, for the error message.
+        value: The user's argument: a string or a path, and not an empty one.
+        what: What the path is, for the error message.
+    """
+    try:
+        text = os.fsdecode(value)
+    except TypeError:
+        text = ""
+    if not text:
+        raise ValueError(
+            f"Argument `{name}` must be {what}, a string or a `pathlib.Path`. Received: "
+            f"{name}={value!r}"
+        )
+    return pathlib.Path(text)
+
+
+def check_verbose(value: Any) -> None:
+    """Raises unless an argument `verbose` is one of those that Keras documents."""
+    if isinstance(value, bool) or (as_number(value) in (0, 1, 2)):
+        return
+    check_choice("verbose", value, ("auto", 0, 1, 2))
 
 
 def as_number(value: Any) -> int | float | None:

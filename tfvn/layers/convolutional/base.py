@@ -5,8 +5,8 @@ from typing import Any
 import keras
 
 from tfvn.kernel import KernelSpec
-from tfvn.layers.base import StochasticLayer
 from tfvn.layers.constructors import given
+from tfvn.layers.feed_forward import StochasticLayer
 
 Tensor = Any
 

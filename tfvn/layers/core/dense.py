@@ -5,8 +5,8 @@ from typing import Any
 import keras
 
 from tfvn.kernel import KernelSpec
-from tfvn.layers.base import StochasticLayer
 from tfvn.layers.constructors import Preset, given
+from tfvn.layers.feed_forward import StochasticLayer
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any

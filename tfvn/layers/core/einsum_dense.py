@@ -7,11 +7,14 @@ from typing import Any
 import keras
 
 from tfvn.kernel import KernelSpec
-from tfvn.layers.base import StochasticLayer
 from tfvn.layers.constructors import Preset, given
+from tfvn.layers.feed_forward import StochasticLayer
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
 Tensor = Any
+
+# Axes of inputs, of the kernel, and of the output.
+_EQUATION = re.compile(r"[^,>-]+,[^,>-]+->[^,>-]+")
 
 
 @keras.saving.register_keras_serializable("tfvn")
@@ -70,6 +73,12 @@ class EinsumDense(StochasticLayer, keras.layers.EinsumDense):
         seed: int | None = None,
         **kwargs: Any,
     ):
+        if not isinstance(equation, str) or not _EQUATION.fullmatch(equation):
+            raise ValueError(
+                "Argument `equation` must have the axes of the inputs, of the kernel and of "
+                "the output, such as '...x,xy->...y'. Received: "
+                f"equation={equation!r}"
+            )
         super().__init__(**given(locals()))
         inputs, kernel, outputs = re.split(",|->", self.equation)
         if not (set(kernel) & set(outputs)) - set(inputs):

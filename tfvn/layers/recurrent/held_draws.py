@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.utils import private
+from tfvn.utils import private, private_training
 
 Tensor = Any
 
@@ -114,7 +114,7 @@ def _graphs() -> list[Any]:
 def _is_repeated(states: Any) -> bool:
     """Whether the states come from the step before, in a loop of a graph."""
     graph = _graphs()[0]
-    if graph not in private.loops():
+    if graph not in private_training.loops():
         return False
     variables = {id(variable) for variable in graph.inputs}
     return any(id(state) in variables for state in tf.nest.flatten(states))

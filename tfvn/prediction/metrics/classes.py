@@ -52,7 +52,7 @@ def examples_of(
         of_draws: Whether axis 1 of the predictions is the axis of draws.
     """
     mask = private.get_keras_mask(y_pred)
-    y_pred = tf.convert_to_tensor(y_pred)
+    y_pred = numbers_of("y_pred", y_pred)
     if y_pred.dtype != tf.float64:
         y_pred = tf.cast(y_pred, tf.float32)
     _check_shape(y_pred, of_draws)
@@ -98,6 +98,22 @@ def examples_of(
     return Examples(labels, flat, tf.reshape(weights, [-1]))
 
 
+def numbers_of(name: str, values: Any) -> Tensor:
+    """Returns an argument of a metric as a tensor, or raises if it has no numbers.
+
+    Args:
+        name: Name of the argument, for the error message.
+        values: The argument.
+    """
+    tensor = tf.convert_to_tensor(values)
+    dtype = tensor.dtype
+    if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
+        raise ValueError(
+            f"Argument `{name}` must be numbers. Received: {name} of type {dtype.name}"
+        )
+    return tensor
+
+
 def _check_shape(y_pred: Tensor, of_draws: bool) -> None:
     rank = y_pred.shape.rank
     if rank is None or rank < 2 + of_draws or y_pred.shape[-1] is None:
@@ -108,7 +124,7 @@ def _check_shape(y_pred: Tensor, of_draws: bool) -> None:
             "for the second of two classes"
         )
         raise ValueError(
-            f"Argument `y_pred` must be {form}. Received: y_pred={y_pred!r}"
+            f"Argument `y_pred` must be {form}. Received: y_pred of shape {y_pred.shape}"
         )
 
 
@@ -129,15 +145,8 @@ def _are_probabilities(values: Tensor) -> Tensor:
 
 def _labels(y_true: Tensor, like: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
     """Returns labels as integers, and which of them are valid labels."""
-    y_true = tf.convert_to_tensor(y_true)
+    y_true = numbers_of("y_true", y_true)
     rank = like.shape.rank
-    if not (
-        y_true.dtype.is_floating or y_true.dtype.is_integer or y_true.dtype.is_bool
-    ):
-        raise ValueError(
-            "Argument `y_true` must be numbers. Received: y_true of type "
-            f"{y_true.dtype.name}"
-        )
     # Integers that are too large for float64 are no valid labels anyway.
     y_true = tf.cast(y_true, tf.float64)
     is_hot = y_true.shape.rank == rank + 1 and y_true.shape[-1] == num_classes

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.prediction.metrics.base import ClassMetric
-from tfvn.prediction.metrics.classes import refuse_unless
+from tfvn.prediction.metrics.classes import numbers_of, refuse_unless
 
 Tensor = Any
 
@@ -47,7 +47,7 @@ class _Scores(keras.metrics.Metric):
     ) -> None:
         """Adds a batch."""
         _refuse_weights(sample_weight)
-        scores = tf.cast(y_pred, tf.float64)
+        scores = tf.cast(numbers_of("y_pred", y_pred), tf.float64)
         if scores.shape.rank == 2 and scores.shape[-1] == 1:
             scores = scores[:, 0]
         if scores.shape.rank != 1:
@@ -236,7 +236,7 @@ class AURC(ClassMetric):
 
 def _is_outside(y_true: Tensor, scores: Tensor) -> Tensor:
     """Returns for each score whether its example is from outside of the distribution."""
-    given = tf.reshape(tf.cast(y_true, tf.float64), [-1])
+    given = tf.reshape(tf.cast(numbers_of("y_true", y_true), tf.float64), [-1])
     checks = refuse_unless(
         tf.reduce_all((given == 0.0) | (given == 1.0)),
         "Argument `y_true` must be 1 for examples from outside of the distribution, "

@@ -72,9 +72,21 @@ class _PredictionMetric(keras.metrics.Metric):
         if isinstance(y_pred, PredictiveDistribution):
             return y_pred.align(y_true), y_pred
         if self.takes_draws and isinstance(y_pred, np.ndarray) and y_pred.ndim > 1:
-            y = fitted(y_true, (len(y_pred), *y_pred.shape[2:]))
-            if y is not None:
-                return y, y_pred.astype("float64")
+            shape = (len(y_pred), *y_pred.shape[2:])
+            y = fitted(y_true, shape)
+            if y is None:
+                raise ValueError(
+                    f"Argument `y_true` must have the shape {shape}, that of `y_pred` "
+                    "without the draws, which are on axis 1; a last axis of size 1 may be "
+                    f"left out. Received: y_true of shape {np.shape(y_true)} and y_pred of "
+                    f"shape {y_pred.shape}"
+                )
+            if y_pred.dtype.kind not in "fiub":
+                raise ValueError(
+                    "Argument `y_pred` must be numbers. Received: y_pred of type "
+                    f"{y_pred.dtype}"
+                )
+            return y, y_pred.astype("float64")
         raise self.refusal(y_true, y_pred)
 
     def refusal(self, y_true: Any, y_pred: Any) -> ValueError:

@@ -17,7 +17,8 @@ from tfvn.training.callbacks.run_state import (
     variables_of_run,
 )
 from tfvn.training.data_order import DataOrder
-from tfvn.utils import private
+from tfvn.utils import private_training
+from tfvn.utils.validation import check_path
 
 
 class BackupAndRestore(keras.callbacks.Callback):
@@ -63,12 +64,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def __init__(self, backup_dir: Any, delete_checkpoint: bool = True, seed: int = 0):
         super().__init__()
-        if not str(backup_dir):
-            raise ValueError(
-                "Argument `backup_dir` must be the path of a folder. "
-                f"Received: backup_dir={backup_dir!r}"
-            )
-        self.backup_dir = pathlib.Path(backup_dir)
+        self.backup_dir = check_path("backup_dir", backup_dir)
         self.delete_checkpoint = delete_checkpoint
         self.data_order = DataOrder(seed)
         # `tfvn.Model.fit` sets it; Keras does not pass the other callbacks to a callback.
@@ -82,18 +78,18 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         # `fit` reads this attribute, which Keras's own callback sets too.
         epoch = self._restore() if self.path.exists() else None
-        private.set_initial_epoch(self.model, epoch)
+        private_training.set_initial_epoch(self.model, epoch)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         # `fit` has read it by now, and the next `fit` must not read it again.
-        private.set_initial_epoch(self.model, None)
+        private_training.set_initial_epoch(self.model, None)
         self.data_order.epoch.assign(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.save(epoch + 1)
 
     def on_train_end(self, logs: Any = None) -> None:
-        private.set_initial_epoch(self.model, None)
+        private_training.set_initial_epoch(self.model, None)
         if self.delete_checkpoint:
             self.path.unlink(missing_ok=True)
 

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfvn.utils import private
+from tfvn.utils import private_training
 
 # The attributes in which Keras's callbacks keep their state, all set by their constructors.
 # Keras has no method that returns this state.
@@ -18,7 +18,7 @@ _OF_KERAS = (
     "stopped_epoch",
     "best_epoch",
     "best_weights",
-    *private.CHECKPOINT_COUNTS,
+    *private_training.CHECKPOINT_COUNTS,
 )
 _KERAS_CALLBACKS = (
     keras.callbacks.EarlyStopping,

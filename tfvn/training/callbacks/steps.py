@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.utils import private
+from tfvn.utils import private_training
 
 
 class Guard(keras.callbacks.Callback):
@@ -125,7 +125,7 @@ def intercepted(
     def receive_and_apply(grads: Any, trainable_variables: Any = None) -> Any:
         variables = trainable_variables
         if variables is None:
-            variables = private.optimized_variables(optimizer)
+            variables = private_training.optimized_variables(optimizer)
         receive(list(grads), list(variables))
         return apply(grads, trainable_variables) if applies else None
 

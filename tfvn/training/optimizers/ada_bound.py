@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.optimizers.moments import MomentsOptimizer
-from tfvn.utils import private
+from tfvn.utils import private_training
 from tfvn.utils.validation import check_number
 
 Tensor = Any
@@ -95,7 +95,7 @@ class AdaBound(MomentsOptimizer):
         dtype = variable.dtype
         new_m, new_v = self.update_moments(gradient, variable)
         if self.amsbound:
-            largest = self._largest[private.index_of(self, variable)]
+            largest = self._largest[private_training.index_of(self, variable)]
             new_v = tf.maximum(largest, new_v)
             self.assign(largest, new_v)
 

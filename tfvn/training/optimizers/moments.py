@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfvn.utils import private
+from tfvn.utils import private_training
 from tfvn.utils.validation import as_number, check_number
 
 Tensor = Any
@@ -45,7 +45,7 @@ class MomentsOptimizer(keras.optimizers.Optimizer):
 
     def update_moments(self, gradient: Tensor, variable: Any) -> tuple[Tensor, Tensor]:
         """Updates and returns the averages of a variable's gradients and their squares."""
-        index = private.index_of(self, variable)
+        index = private_training.index_of(self, variable)
         gradient = tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
         m, v = self._momentums[index], self._velocities[index]
         new_m = m + (gradient - m) * (1 - self.beta_1)

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfvn.training.optimizers.moments import check_learning_rate
-from tfvn.utils import private
+from tfvn.utils import private_training
 from tfvn.utils.validation import check_count, check_number
 
 Tensor = Any
@@ -110,7 +110,7 @@ class YellowFin(keras.optimizers.Optimizer):
     ) -> None:
         # The only method that gets all gradients after clipping and accumulation.
         pairs = list(zip(grads, trainable_variables, strict=True))
-        self._tune(private.sum_over_replicas(self, pairs))
+        self._tune(private_training.sum_over_replicas(self, pairs))
         super()._backend_update_step(grads, trainable_variables, learning_rate)
 
     def _tune(self, pairs: list[tuple[Tensor, Any]]) -> None:
@@ -148,7 +148,7 @@ class YellowFin(keras.optimizers.Optimizer):
         distance = average(self._distance, ratio)
         variance = squared_norm
         for gradient, (_, variable) in zip(gradients, pairs, strict=True):
-            old = self._gradient_averages[private.index_of(self, variable)]
+            old = self._gradient_averages[private_training.index_of(self, variable)]
             old = tf.cast(old, tf.float32)
             mean = (old + gain * (gradient - old)) / bias
             variance -= tf.reduce_sum(tf.square(mean))
@@ -165,7 +165,7 @@ class YellowFin(keras.optimizers.Optimizer):
         self, gradient: Tensor, variable: Any, learning_rate: Tensor
     ) -> None:
         dtype = variable.dtype
-        index = private.index_of(self, variable)
+        index = private_training.index_of(self, variable)
         gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)
         average = self._gradient_averages[index]
         self.assign_add(average, tf.cast(self._gain, dtype) * (gradient - average))

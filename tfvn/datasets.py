@@ -9,6 +9,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
+from tfvn.utils import data_places
 from tfvn.utils.validation import check_choice, check_count
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -48,7 +49,8 @@ def load(
     TensorFlow Datasets (`pip install "tfvn[datasets]"`), which reads the directory in
     the environment variable `TFDS_DATA_DIR` and downloads what is not there; the
     reviews come from Keras. If the environment variable `TFVN_DATA_DIR` names a directory
-    that contains `imdb.npz` or `fashion_mnist_test.npz`, these files are read instead.
+    that contains `imdb.npz` or `fashion_mnist_test.npz`, these files are read instead. If
+    data are not there and cannot be downloaded, an error says so within seconds.
 
     Args:
         name: The name of the data set.
@@ -119,6 +121,7 @@ def _load_tfds(name: str, splits: tuple[str, ...]) -> list[Pair]:
             "This data set is read through TensorFlow Datasets, which could not be "
             f'imported ({error}): run `pip install "tfvn[datasets]"`.'
         ) from error
+    data_places.require(name)
     pairs = tfds.load(
         name,
         split=list(splits),
@@ -131,17 +134,8 @@ def _load_tfds(name: str, splits: tuple[str, ...]) -> list[Pair]:
     return [_images(x, y, brightest=255) for x, y in tfds.as_numpy(pairs)]
 
 
-def _own_file(filename: str) -> Path | None:
-    """Returns the path of `filename` in `TFVN_DATA_DIR`, or `None` if it is not there."""
-    directory = os.environ.get("TFVN_DATA_DIR")
-    if not directory:
-        return None
-    path = Path(directory) / filename
-    return path if path.is_file() else None
-
-
 def _load_fashion_mnist(splits: tuple[str, ...]) -> list[Pair]:
-    path = _own_file("fashion_mnist_test.npz")
+    path = data_places.own_file("fashion_mnist")
     if path is None:
         return _load_tfds("fashion_mnist", splits)
     if "train" in splits:
@@ -155,9 +149,10 @@ def _load_fashion_mnist(splits: tuple[str, ...]) -> list[Pair]:
 
 
 def _load_imdb(splits: tuple[str, ...], num_words: int | None = None) -> list[Pair]:
-    path = _own_file("imdb.npz")
+    path = data_places.own_file("imdb")
     if path is not None:
         return _read_imdb(path, splits, num_words)
+    data_places.require("imdb")
     both = dict(
         zip(_SPLITS, keras.datasets.imdb.load_data(num_words=num_words), strict=True)
     )

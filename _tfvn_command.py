@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from typing import Any, NoReturn
 
+import _tfvn_reproduce
+
 # The largest seed that served models and everything that Keras seeds accept.
 _LARGEST_SEED = 2**31 - 1
 
@@ -41,6 +43,7 @@ examples:
                                 predict the rows of a file, without a server
   tfvn report model.keras --data digits
                                 write a page on how certain a model is
+  tfvn reproduce                list the experiments of papers that you can run
   tfvn COMMAND --help           show what a command does, and its options
 """
 
@@ -146,7 +149,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is None:
         parser.print_help()
         return 0
+    at_once = arguments.pop("at_once", None)
     try:
+        if at_once is not None and at_once(**arguments):
+            sys.stdout.flush()
+            return 0  # needs no TensorFlow
         with quiet_tensorflow():
             module = importlib.import_module(f"tfvn.cli.{command}")
         module.run(**arguments)
@@ -217,6 +224,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_inspect(commands)
     _add_predict(commands)
     _add_report(commands)
+    _tfvn_reproduce.add_parser(commands, _integer_from)
     return parser
 
 

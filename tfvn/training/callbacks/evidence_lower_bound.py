@@ -56,7 +56,7 @@ class EvidenceLowerBound(keras.callbacks.Callback):
                 "Argument `data` must be a tuple `(x, y)` of arrays. "
                 f"Received: data={type(data).__name__}"
             )
-        self.data = tuple(data)
+        self.x, self.y = data
         self.num_samples = check_count("num_samples", num_samples)
         self.batch_size = check_count("batch_size", batch_size)
         self.every = check_count("every", every)
@@ -68,7 +68,8 @@ class EvidenceLowerBound(keras.callbacks.Callback):
         if (epoch + 1) % self.every == 0:
             bound = evidence_lower_bound(
                 self.model,
-                *self.data,
+                self.x,
+                self.y,
                 num_samples=self.num_samples,
                 batch_size=self.batch_size,
                 seed=self.seed,

@@ -120,9 +120,9 @@ class Experiment:
         data: The names of the data sets, as in `tfvn.datasets.load`.
         minutes: How long the default form takes on two cores, about.
         settings: The settings by form. Those of `"quick"` and `"full"` replace those of
-            `"default"`; `"seeds"` is the number of seeds.
-        configurations: The networks that are compared, by name; or a function of the
-            settings that returns them.
+            `"default"`; `"seeds"` is the number of seeds. `"configurations"` of the
+            quick form may name some of the networks, to save time.
+        configurations: The networks that are compared, by name.
         run: Trains and measures one piece, and returns its figures: numbers, strings, and
             lists and dictionaries of them.
         judge: Returns the claims with their verdicts.

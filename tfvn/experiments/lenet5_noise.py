@@ -106,7 +106,12 @@ EXPERIMENT = Experiment(
             "train_images": 60_000,
             "test_images": 10_000,
         },
-        "quick": {"epochs": 1, "train_images": 400, "test_images": 200},
+        "quick": {
+            "epochs": 1,
+            "train_images": 400,
+            "test_images": 200,
+            "configurations": ["bernoulli, weights", "uniform, flipout"],
+        },
         "full": {"epochs": 200},
     },
     configurations=tuple(LAYERS),

@@ -203,6 +203,7 @@ EXPERIMENT = Experiment(
             "test_images": 200,
             "bound_samples": 2,
             "bound_every": 1,
+            "configurations": ["zero-mean", "additive"],
         },
         "full": {"epochs": 200, "scale_rate": 1e-3, "scale_beta_2": 0.999},
     },

@@ -118,7 +118,12 @@ EXPERIMENT = Experiment(
             "train_images": 60_000,
             "test_images": 10_000,
         },
-        "quick": {"epochs": 2, "train_images": 400, "test_images": 200},
+        "quick": {
+            "epochs": 2,
+            "train_images": 400,
+            "test_images": 200,
+            "configurations": ["deterministic", "conv2 and dense1"],
+        },
         "full": {"epochs": 200},
     },
     configurations=tuple(PAPER),

@@ -125,7 +125,8 @@ def draw(results: Results, save: Save) -> None:
         ("log_alpha_dense1", "log alpha"),
     ):
         runs = {n.split(",")[0]: results.first(n, "history", key) for n in PRIORS}
-        save(f"priors_{key}", tfvn.plots.curves(runs, ylabel=name))
+        curves = {prior: values for prior, values in runs.items() if values}
+        save(f"priors_{key}", tfvn.plots.curves(curves, ylabel=name))
 
 
 EXPERIMENT = Experiment(
@@ -153,6 +154,7 @@ EXPERIMENT = Experiment(
             "fewer_images": 200,
             "test_images": 200,
             "watched_images": 100,
+            "configurations": ["log-uniform", "Student-t, fewer images"],
         },
         "full": {
             "epochs": 200,

@@ -98,7 +98,7 @@ def run(
     pieces = [
         (configuration, seed)
         for seed in range(settings["seeds"])
-        for configuration in experiment.configurations
+        for configuration in settings.get("configurations", experiment.configurations)
     ]
     stored = []
     for index, (configuration, seed) in enumerate(pieces, start=1):

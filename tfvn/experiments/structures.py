@@ -193,6 +193,12 @@ EXPERIMENT = Experiment(
             "train_examples": 256,
             "test_examples": 100,
             "samples": 2,
+            "configurations": [
+                "dense, ard",
+                "convolution, both",
+                "residual, depth",
+                "LSTM, tied gates",
+            ],
         },
         "full": {"epochs": 30},
     },

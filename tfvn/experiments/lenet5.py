@@ -7,8 +7,29 @@ from typing import Any
 import keras
 
 import tfvn
-from tfvn.experiments.experiment import Piece
+from tfvn.experiments.experiment import Piece, Results, Save, percent
 from tfvn.experiments.training import falling
+
+# Settings that experiments with this network share: those of the paper, a learning rate of
+# log alpha with which the phase transition takes a few epochs, and the paper's own rate.
+SETTINGS: dict[str, Any] = {
+    "seeds": 1,
+    "batch_size": 200,
+    "train_images": 60_000,
+    "test_images": 10_000,
+}
+FAST_ALPHA = {"scale_rate": 3e-2, "scale_beta_2": 0.9}
+QUICK = {"epochs": 2, "train_images": 400, "test_images": 200}
+PAPER_LENGTH = {"epochs": 200}
+PAPER_ALPHA = {"scale_rate": 1e-3, "scale_beta_2": 0.999}
+
+# The columns that `accuracy_cells` fills.
+ACCURACY_COLUMNS = [
+    "batch statistics, 1 sample",
+    "20 samples",
+    "moving statistics, 1 sample",
+    "20 samples",
+]
 
 
 def lenet5(
@@ -93,3 +114,31 @@ def mnist(settings: Mapping[str, Any]) -> tuple[Any, Any]:
 @functools.cache
 def _mnist(split: str, size: int) -> Any:
     return tfvn.datasets.load("mnist", split, limit=size)
+
+
+def accuracy_cells(results: Results, name: str) -> list[str]:
+    """Returns the test accuracies of a network for the columns `ACCURACY_COLUMNS`.
+
+    Args:
+        results: The results, with what `measure` returned as `accuracy`.
+        name: The configuration.
+    """
+    return [
+        percent(results.mean(name, "accuracy", mode, key))
+        for mode in ("batch", "moving")
+        for key in ("one_sample", "ensemble")
+    ]
+
+
+def draw_training(results: Results, save: Save) -> None:
+    """Draws the training accuracies of all networks.
+
+    Args:
+        results: The results, with `accuracy` in their `history`.
+        save: Saves the figure.
+    """
+    runs = {
+        name: results.first(name, "history", "accuracy")
+        for name in results.configurations()
+    }
+    save("training", tfvn.plots.curves(runs, ylabel="training accuracy"))

@@ -15,12 +15,21 @@ from tfvn.experiments.experiment import (
     Experiment,
     Piece,
     Results,
-    Save,
     Table,
     judged,
     percent,
 )
-from tfvn.experiments.lenet5 import compile_lenet5, lenet5, mnist
+from tfvn.experiments.lenet5 import (
+    ACCURACY_COLUMNS,
+    PAPER_LENGTH,
+    QUICK,
+    SETTINGS,
+    accuracy_cells,
+    compile_lenet5,
+    draw_training,
+    lenet5,
+    mnist,
+)
 from tfvn.experiments.training import train
 
 LAYERS = {
@@ -74,21 +83,8 @@ def table(results: Results) -> Table:
     """Returns the accuracies in both modes of batch normalization."""
     rows = []
     for name, (noise, _) in LAYERS.items():
-        ours = [
-            results.mean(name, "accuracy", mode, key)
-            for mode in ("batch", "moving")
-            for key in ("one_sample", "ensemble")
-        ]
-        rows.append([name, percent(PAPER[noise]), *map(percent, ours)])
-    header = ["noise, estimator", "paper", "batch statistics, 1 sample", "20"]
-    return Table([*header, "moving statistics, 1 sample", "20"], rows)
-
-
-def draw(results: Results, save: Save) -> None:
-    """Draws the training accuracies."""
-    runs = {n: results.first(n, "history", "accuracy") for n in LAYERS}
-    curves = {name: run for name, run in runs.items() if run}
-    save("training", tfvn.plots.curves(curves, ylabel="training accuracy"))
+        rows.append([name, percent(PAPER[noise]), *accuracy_cells(results, name)])
+    return Table(["noise, estimator", "paper", *ACCURACY_COLUMNS], rows)
 
 
 EXPERIMENT = Experiment(
@@ -99,26 +95,18 @@ EXPERIMENT = Experiment(
     data=("mnist",),
     minutes=15,
     settings={
-        "default": {
-            "seeds": 1,
-            "epochs": 15,
-            "batch_size": 200,
-            "train_images": 60_000,
-            "test_images": 10_000,
-        },
+        "default": {**SETTINGS, "epochs": 15},
         "quick": {
-            "epochs": 1,
-            "train_images": 400,
-            "test_images": 200,
+            **QUICK,
             "configurations": ["bernoulli, weights", "uniform, flipout"],
         },
-        "full": {"epochs": 200},
+        "full": PAPER_LENGTH,
     },
     configurations=tuple(LAYERS),
     run=run,
     judge=judge,
     table=table,
-    draw=draw,
+    draw=draw_training,
     notes="The paper does not say how many samples its figures average; ours have 20, with "
     "batch normalization by the statistics of each batch.",
 )

@@ -23,7 +23,16 @@ from tfvn.experiments.experiment import (
     number,
     percent,
 )
-from tfvn.experiments.lenet5 import compile_lenet5, lenet5, mnist
+from tfvn.experiments.lenet5 import (
+    FAST_ALPHA,
+    PAPER_ALPHA,
+    PAPER_LENGTH,
+    QUICK,
+    SETTINGS,
+    compile_lenet5,
+    lenet5,
+    mnist,
+)
 from tfvn.experiments.training import train
 
 COLUMNS = ("zero-mean", "layer", "neuron", "weight", "additive")
@@ -115,7 +124,7 @@ def judge(results: Results) -> list[Claim]:
             judged(log_alpha >= 10, log_alpha >= 5, [log_alpha]),
         ),
         Claim(
-            "Without the means of the weights nothing is lost in the first three",
+            "In the first three the mean weights know nothing",
             "mean weights " + of_paper("mean_weights", simple, percent),
             "mean weights " + listed(means, simple, percent),
             judged(
@@ -125,7 +134,7 @@ def judge(results: Results) -> list[Claim]:
             ),
         ),
         Claim(
-            "The last two stay with their means",
+            "In the last two the mean weights stay accurate",
             "mean weights " + of_paper("mean_weights", flexible, percent),
             "mean weights " + listed(means, flexible, percent),
             judged(
@@ -187,25 +196,19 @@ EXPERIMENT = Experiment(
     minutes=60,
     settings={
         "default": {
-            "seeds": 1,
+            **SETTINGS,
+            **FAST_ALPHA,
             "epochs": 30,
-            "batch_size": 200,
-            "scale_rate": 3e-2,
-            "scale_beta_2": 0.9,
-            "train_images": 60_000,
-            "test_images": 10_000,
             "bound_samples": 10,
             "bound_every": 5,
         },
         "quick": {
-            "epochs": 2,
-            "train_images": 400,
-            "test_images": 200,
+            **QUICK,
             "bound_samples": 2,
             "bound_every": 1,
             "configurations": ["zero-mean", "additive"],
         },
-        "full": {"epochs": 200, "scale_rate": 1e-3, "scale_beta_2": 0.999},
+        "full": {**PAPER_LENGTH, **PAPER_ALPHA},
     },
     configurations=COLUMNS,
     run=run,

@@ -14,12 +14,21 @@ from tfvn.experiments.experiment import (
     Experiment,
     Piece,
     Results,
-    Save,
     Table,
     judged,
     percent,
 )
-from tfvn.experiments.lenet5 import compile_lenet5, lenet5, mnist
+from tfvn.experiments.lenet5 import (
+    ACCURACY_COLUMNS,
+    PAPER_LENGTH,
+    QUICK,
+    SETTINGS,
+    accuracy_cells,
+    compile_lenet5,
+    draw_training,
+    lenet5,
+    mnist,
+)
 from tfvn.experiments.training import train
 
 # Table 3 of the paper: one sample and ensemble.
@@ -86,21 +95,9 @@ def table(results: Results) -> Table:
     """Returns table 3, ours beside the paper's, in both modes of batch normalization."""
     rows = []
     for name, paper in PAPER.items():
-        ours = [
-            results.mean(name, "accuracy", mode, key)
-            for mode in ("batch", "moving")
-            for key in ("one_sample", "ensemble")
-        ]
-        rows.append([name, *map(percent, paper), *map(percent, ours)])
-    header = ["variance layers", "paper, 1 sample", "paper, 20", "batch statistics, 1"]
-    return Table([*header, "20", "moving statistics, 1", "20"], rows)
-
-
-def draw(results: Results, save: Save) -> None:
-    """Draws the training accuracies."""
-    runs = {n: results.first(n, "history", "accuracy") for n in PAPER}
-    curves = {name: run for name, run in runs.items() if run}
-    save("training", tfvn.plots.curves(curves, ylabel="training accuracy"))
+        rows.append([name, *map(percent, paper), *accuracy_cells(results, name)])
+    header = ["variance layers", "paper, 1 sample", "20 samples"]
+    return Table([*header, *ACCURACY_COLUMNS], rows)
 
 
 EXPERIMENT = Experiment(
@@ -111,26 +108,18 @@ EXPERIMENT = Experiment(
     data=("mnist",),
     minutes=25,
     settings={
-        "default": {
-            "seeds": 1,
-            "epochs": 15,
-            "batch_size": 200,
-            "train_images": 60_000,
-            "test_images": 10_000,
-        },
+        "default": {**SETTINGS, "epochs": 15},
         "quick": {
-            "epochs": 2,
-            "train_images": 400,
-            "test_images": 200,
+            **QUICK,
             "configurations": ["deterministic", "conv2 and dense1"],
         },
-        "full": {"epochs": 200},
+        "full": PAPER_LENGTH,
     },
     configurations=tuple(PAPER),
     run=run,
     judge=judge,
     table=table,
-    draw=draw,
+    draw=draw_training,
     notes="Batch normalization has no beta, which would be a bias. The rows are judged with "
     "batch normalization by the statistics of each batch, as the authors evaluated.",
 )

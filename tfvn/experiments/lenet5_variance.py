@@ -23,7 +23,16 @@ from tfvn.experiments.experiment import (
     number,
     percent,
 )
-from tfvn.experiments.lenet5 import compile_lenet5, lenet5, mnist
+from tfvn.experiments.lenet5 import (
+    FAST_ALPHA,
+    PAPER_ALPHA,
+    PAPER_LENGTH,
+    QUICK,
+    SETTINGS,
+    compile_lenet5,
+    lenet5,
+    mnist,
+)
 from tfvn.experiments.training import train
 
 NETWORKS = ("dropout", "variance", "zero-mean")
@@ -168,23 +177,17 @@ EXPERIMENT = Experiment(
     minutes=30,
     settings={
         "default": {
-            "seeds": 1,
+            **SETTINGS,
+            **FAST_ALPHA,
             "epochs": 30,
-            "batch_size": 200,
-            "scale_rate": 3e-2,
-            "scale_beta_2": 0.9,
-            "train_images": 60_000,
-            "test_images": 10_000,
             "draws": 200,
         },
         "quick": {
-            "epochs": 2,
-            "train_images": 400,
-            "test_images": 200,
+            **QUICK,
             "draws": 20,
             "configurations": ["dropout", "variance"],
         },
-        "full": {"epochs": 200, "scale_rate": 1e-3, "scale_beta_2": 0.999},
+        "full": {**PAPER_LENGTH, **PAPER_ALPHA},
     },
     configurations=NETWORKS,
     run=run,

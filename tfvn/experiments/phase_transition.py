@@ -20,7 +20,16 @@ from tfvn.experiments.experiment import (
     number,
     percent,
 )
-from tfvn.experiments.lenet5 import compile_lenet5, lenet5, mnist
+from tfvn.experiments.lenet5 import (
+    FAST_ALPHA,
+    PAPER_ALPHA,
+    PAPER_LENGTH,
+    QUICK,
+    SETTINGS,
+    compile_lenet5,
+    lenet5,
+    mnist,
+)
 from tfvn.experiments.training import train
 
 # The prior of each run, and whether it sees all training images.
@@ -138,28 +147,21 @@ EXPERIMENT = Experiment(
     minutes=30,
     settings={
         "default": {
-            "seeds": 1,
+            **SETTINGS,
+            **FAST_ALPHA,
             "epochs": 20,
-            "batch_size": 200,
-            "scale_rate": 3e-2,
-            "scale_beta_2": 0.9,
-            "train_images": 60_000,
             "fewer_images": 20_000,
-            "test_images": 10_000,
             "watched_images": 2_000,
         },
         "quick": {
-            "epochs": 2,
-            "train_images": 400,
+            **QUICK,
             "fewer_images": 200,
-            "test_images": 200,
             "watched_images": 100,
             "configurations": ["log-uniform", "Student-t, fewer images"],
         },
         "full": {
-            "epochs": 200,
-            "scale_rate": 1e-3,
-            "scale_beta_2": 0.999,
+            **PAPER_LENGTH,
+            **PAPER_ALPHA,
             "fewer_images": 60_000,
         },
     },

@@ -112,7 +112,7 @@ def run(piece: Piece) -> dict[str, Any]:
     sizes = [int(count * 10.0**-power) for power in (2, 1, 0)]
     return {
         "p_values": tests,
-        "prior": type(prior).__name__,
+        "prior": prior.name,
         # `str`, because JSON has no infinity.
         "moments": {
             "E[xi^2]": str(moments.mean_square),

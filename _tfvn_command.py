@@ -6,7 +6,8 @@ errors in the arguments at once; then it imports the function `run` of
 `tfvn/cli/<command>.py` and calls it with the arguments by name.
 
 The arguments of a command are in `tfvn/cli/arguments/<command>.py`. A new command consists
-of these two files, and of its name in `COMMANDS`.
+of these two files, and of its name in `COMMANDS`. What a command can answer without
+TensorFlow is a function that its parser has as the default of `at_once`.
 
 The command hides TensorFlow's log lines. `TF_CPP_MIN_LOG_LEVEL=0 python -m tfvn ...` shows
 all of them.
@@ -26,7 +27,7 @@ from importlib import metadata
 from typing import Any, NoReturn
 
 # In the order of the help.
-COMMANDS = ("quickstart", "inspect", "predict", "report")
+COMMANDS = ("quickstart", "inspect", "predict", "report", "reproduce")
 
 # The largest seed that served models and everything that Keras seeds accept.
 _LARGEST_SEED = 2**31 - 1
@@ -49,6 +50,7 @@ examples:
                                 predict the rows of a file, without a server
   tfvn report model.keras --data digits
                                 write a page on how certain a model is
+  tfvn reproduce                list the experiments of papers that you can run
   tfvn COMMAND --help           show what a command does, and its options
 """
 
@@ -80,7 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is None:
         parser.print_help()
         return 0
+    at_once = arguments.pop("at_once", None)
     try:
+        if at_once is not None and at_once(**arguments):
+            sys.stdout.flush()
+            return 0  # needs no TensorFlow
         with quiet_tensorflow(at_any_level=True):
             module = importlib.import_module(f"tfvn.cli.{command}")
         module.run(**arguments)

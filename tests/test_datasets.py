@@ -1,6 +1,9 @@
 import hashlib
 import os
+import socket
 import sys
+import threading
+import time
 from pathlib import Path
 
 import keras
@@ -9,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tfvn import datasets
+from tfvn.utils import data_places
 
 TFDS_DATA_DIR = os.environ.get("TFDS_DATA_DIR")
 TFVN_DATA_DIR = os.environ.get("TFVN_DATA_DIR")
@@ -195,6 +199,7 @@ class TestFilesInDataDirectory:
             return (reviews, np.array([0, 1])), (reviews[::-1], np.array([1, 0]))
 
         monkeypatch.setattr(keras.datasets.imdb, "load_data", load_data)
+        monkeypatch.setattr(data_places, "can_connect", lambda host: True)
         x, y = datasets.load("imdb", split="test", num_words=99)
         assert asked == [99]
         assert [review.tolist() for review in x] == [[1, 5, 6], [1, 4]]
@@ -203,20 +208,26 @@ class TestFilesInDataDirectory:
 
 
 class TestDownload:
+    @pytest.fixture(autouse=True)
+    def _splits(self):
+        self.splits = []
+
     @pytest.fixture
     def asked(self, monkeypatch):
         """What TensorFlow Datasets was asked for, instead of a download."""
         tfds = pytest.importorskip("tensorflow_datasets")
-        calls = []
+        calls, splits = [], self.splits
 
         def load(name, split, data_dir, batch_size, as_supervised):
             calls.append((name, data_dir))
+            splits.append(split)
             assert (batch_size, as_supervised) == (-1, True)
-            values = [{"train": 255, "test": 51}[part] for part in split]
+            values = [{"train": 255, "test": 51}[part.split("[")[0]] for part in split]
             images = [np.full((10, 2, 2, 1), value, np.uint8) for value in values]
             return [(tf.constant(x), tf.constant(np.arange(10))) for x in images]
 
         monkeypatch.setattr(tfds, "load", load)
+        monkeypatch.setattr(data_places, "can_connect", lambda host: True)
         return calls
 
     def test_both_splits(self, asked):
@@ -224,6 +235,11 @@ class TestDownload:
         assert x_train.max() == 1.0
         assert x_test.max() == pytest.approx(0.2)
         np.testing.assert_array_equal(y_test, np.arange(10))
+
+    def test_a_limit_reads_no_more(self, asked):
+        (_, y_train), (_, y_test) = datasets.load("mnist", limit=4)
+        assert self.splits == [["train[:4]", "test[:4]"]]
+        assert len(y_train) == len(y_test) == 4
 
     @pytest.mark.parametrize(
         ("value", "expected"), [("somewhere", "somewhere"), ("", None), (None, None)]
@@ -237,6 +253,85 @@ class TestDownload:
             monkeypatch.setenv("TFDS_DATA_DIR", value)
         datasets.load("cifar10", split="test")
         assert asked == [("cifar10", expected)]
+
+
+class TestNotThere:
+    """Data that are nowhere, on a machine without a connection."""
+
+    @pytest.fixture(autouse=True)
+    def _offline(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+        monkeypatch.setenv("TFVN_DATA_DIR", str(tmp_path))
+        monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+
+        def refuse(*_, **__):
+            raise OSError("no network")
+
+        monkeypatch.setattr(socket, "create_connection", refuse)
+
+    @pytest.mark.parametrize(
+        ("name", "variable"),
+        [
+            ("mnist", "TFDS_DATA_DIR"),
+            ("cifar10", "TFDS_DATA_DIR"),
+            ("fashion_mnist", "TFDS_DATA_DIR"),
+            ("imdb", "TFVN_DATA_DIR"),
+        ],
+    )
+    def test_says_so_at_once(self, name, variable, recwarn):
+        if name != "imdb":
+            pytest.importorskip("tensorflow_datasets")
+        start = time.perf_counter()
+        with pytest.raises(ConnectionError, match=f"set {variable} to a dir") as error:
+            datasets.load(name)
+        # Importing TensorFlow Datasets takes seconds, retries would take minutes.
+        assert time.perf_counter() - start < 30
+        assert f"tfvn.datasets.load({name!r})" in str(error.value)
+        assert "\n" not in str(error.value)
+        assert not recwarn.list
+
+    def test_a_lookup_that_hangs_is_given_up(self, monkeypatch):
+        never = threading.Event()
+
+        def hang(*_):
+            never.wait(20)
+            raise OSError("no such host")
+
+        monkeypatch.setattr(socket, "create_connection", hang)
+        start = time.perf_counter()
+        assert not data_places.can_connect("example.org", timeout=0.1)
+        assert time.perf_counter() - start < 5
+        never.set()
+
+    def test_a_proxy_is_asked_instead(self, monkeypatch):
+        asked = []
+
+        def connect(address, timeout):
+            asked.append(address)
+            return socket.socket()
+
+        monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.setattr(socket, "create_connection", connect)
+        assert data_places.can_connect("storage.googleapis.com")
+        assert asked == [("proxy.example", 3128)]
+
+    def test_files_that_were_downloaded_before_need_no_connection(self, tmp_path):
+        (tmp_path / "downloads").mkdir()
+        (tmp_path / "downloads" / "file.gz").touch()
+        data_places.require("mnist")
+
+    def test_prepared_data_need_no_connection(self, tmp_path):
+        folder = tmp_path / "mnist" / "3.0.1"
+        folder.mkdir(parents=True)
+        assert not data_places.is_there("mnist")
+        (folder / "dataset_info.json").touch()
+        assert data_places.is_there("mnist")
+        data_places.require("mnist")
+        assert data_places.is_there("digits")
 
 
 @needs_tfds

@@ -4,11 +4,12 @@ import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
+from tfvn.utils import data_places
 from tfvn.utils.validation import check_choice, check_count
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -27,7 +28,11 @@ class Dataset(NamedTuple):
 
 
 def load(
-    name: str = "digits", split: str | None = None, *, num_words: int | None = None
+    name: str = "digits",
+    split: str | None = None,
+    *,
+    num_words: int | None = None,
+    limit: int | None = None,
 ) -> Dataset | Pair:
     """Loads a data set as NumPy arrays.
 
@@ -48,13 +53,15 @@ def load(
     TensorFlow Datasets (`pip install "tfvn[datasets]"`), which reads the directory in
     the environment variable `TFDS_DATA_DIR` and downloads what is not there; the
     reviews come from Keras. If the environment variable `TFVN_DATA_DIR` names a directory
-    that contains `imdb.npz` or `fashion_mnist_test.npz`, these files are read instead.
+    that contains `imdb.npz` or `fashion_mnist_test.npz`, these files are read instead. If
+    data are not there and cannot be downloaded, an error says so within seconds.
 
     Args:
         name: The name of the data set.
         split: `"train"` or `"test"` for one split, `None` for both.
         num_words: For `"imdb"` only: ids from this number on become 2. `None` keeps
             the same ids as Keras.
+        limit: Load only the first so many examples of each split, which is faster.
 
     Returns:
         A `Dataset`, which unpacks as `(x_train, y_train), (x_test, y_test)`, or the
@@ -78,11 +85,13 @@ def load(
             f"Received: name={name!r}, num_words={num_words!r}"
         )
     load_splits = _LOADERS[name]
-    options = {} if num_words is None else {"num_words": num_words}
-    if split is not None:
-        (pair,) = load_splits((split,), **options)
-        return pair
-    return Dataset(*load_splits(_SPLITS, **options))
+    check_count("limit", limit, or_none=True)
+    options: dict[str, Any] = {} if num_words is None else {"num_words": num_words}
+    if limit is not None and isinstance(load_splits, functools.partial):
+        options["limit"] = limit  # read no more than that
+    chosen = _SPLITS if split is None else (split,)
+    pairs = [(x[:limit], y[:limit]) for x, y in load_splits(chosen, **options)]
+    return Dataset(*pairs) if split is None else pairs[0]
 
 
 def names() -> list[str]:
@@ -111,7 +120,9 @@ def _load_digits(splits: tuple[str, ...]) -> list[Pair]:
         ]
 
 
-def _load_tfds(name: str, splits: tuple[str, ...]) -> list[Pair]:
+def _load_tfds(
+    name: str, splits: tuple[str, ...], limit: int | None = None
+) -> list[Pair]:
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
@@ -119,9 +130,10 @@ def _load_tfds(name: str, splits: tuple[str, ...]) -> list[Pair]:
             "This data set is read through TensorFlow Datasets, which could not be "
             f'imported ({error}): run `pip install "tfvn[datasets]"`.'
         ) from error
+    data_places.require(name)
     pairs = tfds.load(
         name,
-        split=list(splits),
+        split=[s if limit is None else f"{s}[:{limit}]" for s in splits],
         # tfds reads the variable only when it is imported. Passing it here makes later
         # changes work too.
         data_dir=os.environ.get("TFDS_DATA_DIR") or None,
@@ -131,17 +143,8 @@ def _load_tfds(name: str, splits: tuple[str, ...]) -> list[Pair]:
     return [_images(x, y, brightest=255) for x, y in tfds.as_numpy(pairs)]
 
 
-def _own_file(filename: str) -> Path | None:
-    """Returns the path of `filename` in `TFVN_DATA_DIR`, or `None` if it is not there."""
-    directory = os.environ.get("TFVN_DATA_DIR")
-    if not directory:
-        return None
-    path = Path(directory) / filename
-    return path if path.is_file() else None
-
-
 def _load_fashion_mnist(splits: tuple[str, ...]) -> list[Pair]:
-    path = _own_file("fashion_mnist_test.npz")
+    path = data_places.own_file("fashion_mnist")
     if path is None:
         return _load_tfds("fashion_mnist", splits)
     if "train" in splits:
@@ -155,9 +158,10 @@ def _load_fashion_mnist(splits: tuple[str, ...]) -> list[Pair]:
 
 
 def _load_imdb(splits: tuple[str, ...], num_words: int | None = None) -> list[Pair]:
-    path = _own_file("imdb.npz")
+    path = data_places.own_file("imdb")
     if path is not None:
         return _read_imdb(path, splits, num_words)
+    data_places.require("imdb")
     both = dict(
         zip(_SPLITS, keras.datasets.imdb.load_data(num_words=num_words), strict=True)
     )

@@ -63,6 +63,8 @@ class Pass:
             posterior itself.
         draws_noise: Whether noise layers also draw at inference, where they usually do
             not.
+        batch_statistics: Whether batch normalization uses the mean and the variance of
+            the batch, as in training, and leaves its moving statistics unchanged.
         noise_of: A function of a noise layer, its source of noise and a shape that
             returns the factors of the layer; `None` lets the layer draw them.
         is_compiled: Whether XLA compiles the pass; `None` if this is not known.
@@ -79,6 +81,7 @@ class Pass:
     estimator_of: Callable[[Any], Any] | None = None
     posterior_of: Callable[[Any], Any] | None = None
     draws_noise: bool = False
+    batch_statistics: bool = False
     noise_of: Callable[[Any, Any, Any], Tensor] | None = None
     is_compiled: bool | None = None
 

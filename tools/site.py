@@ -44,7 +44,7 @@ def main() -> None:
         write_tutorial(options.tutorial, options.output)
         return
     shutil.rmtree(TARGET, ignore_errors=True)
-    ignored = shutil.ignore_patterns("*.py", "__pycache__", "results")
+    ignored = shutil.ignore_patterns("*.py", "__pycache__")
     shutil.copytree(ROOT / "docs", TARGET, ignore=ignored)
     for name, page in TOP.items():
         text = (ROOT / name).read_text("utf-8")

@@ -11,6 +11,7 @@ from tfvn.plots.classification import (
     reliability_diagram,
     risk_coverage,
 )
+from tfvn.plots.lines import curves
 from tfvn.plots.noise import noise_variances
 from tfvn.plots.posteriors import explained_variance, scale_heat_map
 from tfvn.plots.priors import kl_of_priors
@@ -24,6 +25,7 @@ from tfvn.plots.training import (
 
 __all__ = [
     "coverage",
+    "curves",
     "energy_levels",
     "entropy_histograms",
     "explained_variance",

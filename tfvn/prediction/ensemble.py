@@ -16,6 +16,7 @@ from tfvn.likelihoods import Likelihood
 from tfvn.posteriors import GaussianDropout
 from tfvn.posteriors.pruned import unpruned
 from tfvn.posteriors.without_mean import WithoutMean
+from tfvn.prediction.batch_statistics import checked_pass
 from tfvn.prediction.data import (
     at_least_one_row,
     check_model,
@@ -60,6 +61,7 @@ def ensemble_predict(
     outputs: Any = "auto",
     verbose: Any = "auto",
     steps: int | None = None,
+    batch_statistics: bool = False,
 ) -> Any:
     """Predicts with an ensemble of draws of a model's noise.
 
@@ -114,6 +116,12 @@ def ensemble_predict(
         steps: Number of batches to take from a data set or a generator, in its own batch
             size; from arrays, the first `steps * batch_size` rows are taken. `None` takes
             all; data without end need a number.
+        batch_statistics: Whether `keras.layers.BatchNormalization` normalizes each draw
+            with the mean and the variance of the batch, as in training, instead of its
+            moving statistics, which do not change in either case. The predictions of a row
+            then depend on the other rows of its batch, so `batch_size` matters: use that
+            of the training. A layer with `trainable=False` keeps its moving statistics,
+            as in training.
 
     Returns:
         An `EnsemblePrediction` with `mean`, `std`, `entropy`, `expected_entropy`,
@@ -142,7 +150,16 @@ def ensemble_predict(
       entropies mean
     """
     return _predict(
-        model, x, num_samples, steps, batch_size, seed, return_samples, outputs, verbose
+        model,
+        x,
+        num_samples,
+        steps,
+        batch_size,
+        seed,
+        return_samples,
+        outputs,
+        verbose,
+        batch_statistics,
     )
 
 
@@ -199,6 +216,7 @@ def mean_predict(
     x: Any,
     batch_size: int | None = 32,
     steps: int | None = None,
+    batch_statistics: bool = False,
 ) -> Any:
     """Predicts with every random weight replaced by its mean: the weight-scaling rule.
 
@@ -211,6 +229,7 @@ def mean_predict(
         x: As in `tfvn.ensemble_predict`.
         batch_size: Number of rows at a time; `None` is 32, as in Keras.
         steps: As in `tfvn.ensemble_predict`.
+        batch_statistics: As in `tfvn.ensemble_predict`.
 
     Returns:
         The model's outputs, as `keras.Model.predict` gives them.
@@ -231,7 +250,7 @@ def mean_predict(
     """
     batch_size = _checked_batch_size(batch_size)
     rows = checked_rows(model, x, steps)
-    sampler = sampler_of(model, MEAN_WEIGHTS)
+    sampler = sampler_of(model, checked_pass(model, MEAN_WEIGHTS, batch_statistics))
     size = sampler.fixed_rows or batch_size
     rows.limit(size)
     return join(
@@ -262,6 +281,7 @@ def _predict(
     return_samples: bool = False,
     outputs: Any = "auto",
     verbose: Any = "auto",
+    batch_statistics: bool = False,
     what: passes.Pass = AS_IT_IS,
 ) -> Any:
     """Returns the result of `ensemble_predict`, for layers that `what` may change."""
@@ -269,6 +289,7 @@ def _predict(
     check_verbose(verbose)
     rows = checked_rows(model, x, steps)
     by_row = is_by_row(seed)
+    what = checked_pass(model, what, batch_statistics, by_row)
     sampler = sampler_of(model, what, by_row)
     _check_sampler(sampler, model, by_row)
     batch_size = _checked_batch_size(batch_size)

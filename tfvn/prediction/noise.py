@@ -72,7 +72,7 @@ def is_noisy(operation: Any) -> bool:
     )
 
 
-def prepare(model: keras.Layer) -> None:
+def prepare(model: keras.Layer, batch_statistics: bool = False) -> None:
     """Makes the noise layers of a model, and their seed generators, read the `Pass`.
 
     Layers of this library do so by themselves. In a pass with `draws_noise`, Keras's
@@ -80,8 +80,14 @@ def prepare(model: keras.Layer) -> None:
     normalization, are not; in a pass with a stream, seeds come from the stream. Otherwise
     they behave as before. This happens once for each layer and permanently, so that a
     pass changes nothing that another thread can see.
+
+    Args:
+        model: The model.
+        batch_statistics: Whether its batch normalization reads the `Pass` as well.
     """
     for layer in all_layers(model):
+        if batch_statistics and isinstance(layer, keras.layers.BatchNormalization):
+            _wrap(layer, "call", functools.partial(_Normalize, layer))
         if _draws_in_training(layer):
             _check_generator(layer)
             _wrap(layer, "call", functools.partial(_Call, layer))
@@ -179,6 +185,20 @@ class _Call(_Wrapper):
         bound = inspect.signature(own).bind(*args, **kwargs)
         bound.arguments["training"] = True
         return own(*bound.args, **bound.kwargs)
+
+
+class _Normalize(_Wrapper):
+    """The `call` of a batch normalization, as in training if the pass asks for it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.__wrapped__  # type: ignore[attr-defined]
+        if not passes.current().batch_statistics:
+            return own(*args, **kwargs)
+        bound = inspect.signature(own).bind(*args, **kwargs)
+        bound.arguments["training"] = True
+        # The scope takes the new moving statistics, and forgets them.
+        with keras.StatelessScope():
+            return own(*bound.args, **bound.kwargs)
 
 
 class _Next(_Wrapper):

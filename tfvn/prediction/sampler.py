@@ -49,9 +49,13 @@ class Sampler:
     With stateful recurrent layers, each draw has its own states, which start from those
     of the model and are carried from batch to batch.
 
+    If batch normalization uses the statistics of the batch, each draw is a pass over all
+    rows of a batch.
+
     Args:
         model: A model that has been built.
-        what: A pass with other estimators or posteriors for the layers.
+        what: A pass with other estimators or posteriors for the layers, or one in which
+            batch normalization uses the statistics of the batch.
         by_row: Whether each row has a seed.
 
     Attributes:
@@ -77,7 +81,7 @@ class Sampler:
                 return row_seeds.with_a_kernel_per_row(layer, own)
 
             self._pass = dataclasses.replace(self._pass, estimator_of=estimator_of)
-        noise.prepare(model)
+        noise.prepare(model, what.batch_statistics)
         with passes.entered(self._pass):
             layers = all_layers(model)
             found = [noise.noise_of(layer) for layer in layers]
@@ -86,7 +90,12 @@ class Sampler:
             # Such noise may have its rows on an axis other than the first.
             self._has_unknown_noise = any(noise.is_unknown(layer) for layer in layers)
             states = state_variables(model)
-            self._is_tiled = all(kinds) and not states and not draws_without_rows(model)
+            self._is_tiled = (
+                all(kinds)
+                and not states
+                and not what.batch_statistics
+                and not draws_without_rows(model)
+            )
         self.draws = bool(kinds)
         self.outputs: Any = None
         self.fixed_rows: int | None = states[0].shape[0] if states else None
@@ -101,6 +110,8 @@ class Sampler:
         """Returns how many rows are drawn at a time, or `None` for the whole batch."""
         if self._by_row:
             return max(1, _ROWS_OF_A_PASS_BY_ROW // num_samples)
+        if self._pass.batch_statistics:
+            return None
         if not self._has_own_noise or self.fixed_rows is not None:
             return None
         if not self._is_tiled:

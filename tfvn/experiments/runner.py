@@ -1,0 +1,287 @@
+"""Runs an experiment piece by piece, and writes its figures.
+
+The folder of a run contains:
+
+- `settings.json`, the settings, written when the run starts;
+- `pieces/`, a file for each piece that has ended, so that a resumed run skips it;
+- `backups/`, the state of the training of the current piece, after its last epoch;
+- `result.json` and images, written when all pieces have ended.
+"""
+
+import json
+import math
+import os
+import pathlib
+import platform
+import shutil
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+import keras
+import numpy as np
+
+from tfvn.experiments.experiment import NOT_RUN, Experiment, Piece, Results, overall
+from tfvn.utils.tables import text_table
+
+RESULT = "result.json"
+_LIBRARIES = ("tfvn", "tensorflow", "keras", "tensorflow-probability", "numpy")
+
+# The widths of the columns of the closing table.
+_WIDTHS = (34, 30, 34, 12)
+
+
+def prepare(
+    experiment: Experiment,
+    form: str = "default",
+    seeds: int | None = None,
+    resume: bool = False,
+    output: pathlib.Path = pathlib.Path("results"),
+) -> pathlib.Path:
+    """Makes the folder of a run ready, or raises if this would destroy another run.
+
+    Args:
+        experiment: The experiment.
+        form: `"quick"`, `"default"` or `"full"`.
+        seeds: Number of seeds; `None` is that of the settings.
+        resume: Whether to continue a run instead of starting anew.
+        output: The directory of all results.
+
+    Returns:
+        The folder.
+    """
+    settings = experiment.settings_of(form)
+    settings["seeds"] = settings["seeds"] if seeds is None else seeds
+    folder = folder_of(output, experiment.name, form)
+    path = folder / "settings.json"
+    is_started, is_finished = path.is_file(), (folder / RESULT).is_file()
+    if resume and is_started:
+        known = read_json(path)
+        # More seeds may be added to a run.
+        if {**known, "seeds": 0} != {**_plain(settings), "seeds": 0}:
+            raise ValueError(
+                "A run can be resumed only with the settings it was started with; leave "
+                f"out --resume and choose another --output. Received: {folder}, which "
+                f"was started with {known}"
+            )
+    elif is_started and not is_finished:
+        raise ValueError(
+            "An interrupted run must be continued with --resume, or its folder removed "
+            f"to start anew. Received: {folder}, which has an interrupted run"
+        )
+    else:
+        _clear(folder)
+    write_json(path, settings)
+    return folder
+
+
+def run(
+    experiment: Experiment,
+    form: str,
+    folder: pathlib.Path,
+    report: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Runs the pieces of an experiment that have not ended, and writes the result.
+
+    Args:
+        experiment: The experiment.
+        form: The form of the run.
+        folder: The folder that `prepare` has made.
+        report: What prints a line of progress.
+
+    Returns:
+        The result.
+    """
+    settings = read_json(folder / "settings.json")
+    pieces = [
+        (configuration, seed)
+        for seed in range(settings["seeds"])
+        for configuration in settings.get("configurations", experiment.configurations)
+    ]
+    stored = []
+    for index, (configuration, seed) in enumerate(pieces, start=1):
+        report(f"[{index}/{len(pieces)}] {configuration}, seed {seed}")
+        path = folder / "pieces" / f"{_file_name(configuration)}-seed{seed}.json"
+        if path.is_file():
+            report("  has been run before")
+        else:
+            write_json(path, _run_piece(experiment, configuration, seed, folder))
+        stored.append(read_json(path))
+    result = _result(experiment, form, settings, stored)
+    result["images"] = _draw(experiment, results_of(result), folder)
+    write_json(folder / RESULT, result)
+    shutil.rmtree(folder / "backups", ignore_errors=True)
+    for line in closing_lines(result):
+        report(line)
+    report(f"\nWrote {folder / RESULT}")
+    return result
+
+
+def folder_of(output: pathlib.Path, name: str, form: str) -> pathlib.Path:
+    """Returns the folder of a run.
+
+    Args:
+        output: The directory of all results.
+        name: The name of the experiment.
+        form: The form of the run.
+    """
+    return output / name if form == "default" else output / name / form
+
+
+def results_of(result: Mapping[str, Any]) -> Results:
+    """Returns the figures in a result, by configuration and seed."""
+    pieces: dict[str, dict[int, Any]] = {}
+    for piece in result["pieces"]:
+        pieces.setdefault(piece["configuration"], {})[piece["seed"]] = piece["figures"]
+    return Results(pieces)
+
+
+def closing_lines(result: Mapping[str, Any]) -> list[str]:
+    """Returns the lines of the tables that a run ends with."""
+    table = result["table"]
+    align = "l" + "r" * (len(table["header"]) - 1)
+    lines = ["", *text_table(table["header"], table["rows"], align), ""]
+    header = ("claim", "paper", "ours", "verdict")
+    rows = [[claim[key] for key in header] for claim in result["claims"]]
+    lines += text_table(header, _wrapped(rows))
+    if result["form"] == "quick":
+        lines += ["", "A quick run only checks that the experiment runs."]
+    return lines
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+    """Writes a file in one step, so that it is never incomplete.
+
+    Args:
+        path: The file.
+        value: Numbers, strings, lists and dictionaries; numbers that are not finite
+            become `null`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        json.dump(_plain(value), file, indent=1, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def read_json(path: pathlib.Path) -> Any:
+    """Reads a file that `write_json` wrote."""
+    return json.loads(path.read_text("utf-8"))
+
+
+def _clear(folder: pathlib.Path) -> None:
+    """Removes what a run has written, and nothing else."""
+    result = folder / RESULT
+    images = read_json(result)["images"] if result.is_file() else []
+    for name in (RESULT, "settings.json", *images):
+        (folder / name).unlink(missing_ok=True)
+    for name in ("pieces", "backups"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _run_piece(
+    experiment: Experiment, configuration: str, seed: int, folder: pathlib.Path
+) -> dict[str, Any]:
+    settings = read_json(folder / "settings.json")
+    backup = folder / "backups" / f"{_file_name(configuration)}-seed{seed}"
+    piece = Piece(configuration, seed, settings, backup)
+    # Models of earlier pieces are not needed any more.
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(seed)
+    start = time.perf_counter()
+    figures = experiment.run(piece)
+    seconds = time.perf_counter() - start + piece.earlier_seconds
+    return {
+        "configuration": configuration,
+        "seed": seed,
+        "seconds": round(seconds, 1),
+        "figures": figures,
+    }
+
+
+def _result(
+    experiment: Experiment,
+    form: str,
+    settings: dict[str, Any],
+    pieces: list[dict[str, Any]],
+) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "experiment": experiment.name,
+        "paper": experiment.paper,
+        "claim": experiment.claim,
+        "notes": experiment.notes,
+        "form": form,
+        "settings": settings,
+        "seeds": list(range(settings["seeds"])),
+        "versions": {
+            **{name: metadata.version(name) for name in _LIBRARIES},
+            "python": platform.python_version(),
+        },
+        "machine": f"{os.cpu_count()} CPU cores, {platform.machine()}",
+        "seconds": round(sum(piece["seconds"] for piece in pieces), 1),
+        "pieces": pieces,
+    }
+    found = results_of(result)
+    claims = [claim._asdict() for claim in experiment.judge(found)]
+    if form == "quick":
+        # So short a run decides nothing.
+        claims = [{**claim, "verdict": NOT_RUN} for claim in claims]
+    result["table"] = experiment.table(found)._asdict()
+    result["claims"] = claims
+    result["verdict"] = overall(claim["verdict"] for claim in claims)
+    return result
+
+
+def _draw(experiment: Experiment, results: Results, folder: pathlib.Path) -> list[str]:
+    """Draws the figures, and returns the names of the files."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    names: list[str] = []
+
+    def save(name: str, axes: Any) -> None:
+        figure = np.ravel(np.asarray(axes, dtype=object))[0].figure
+        figure.savefig(folder / f"{name}.png", dpi=100)
+        plt.close(figure)
+        names.append(f"{name}.png")
+
+    experiment.draw(results, save)
+    return names
+
+
+def _wrapped(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Returns rows whose cells are broken into several lines, with an empty line between."""
+    lines: list[list[str]] = []
+    for row in rows:
+        cells = [
+            textwrap.wrap(cell, width) or [""]
+            for cell, width in zip(row, _WIDTHS, strict=True)
+        ]
+        height = max(map(len, cells))
+        padded = [cell + [""] * (height - len(cell)) for cell in cells]
+        lines += [list(line) for line in zip(*padded, strict=True)] + [[""] * len(row)]
+    return lines[:-1]
+
+
+def _file_name(configuration: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in configuration)
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,6 +1,6 @@
 """Which layer for what: eight ways to get uncertainty, on the same network and data.
 
-    python examples/which_layer.py                # 3 seeds of each, about six minutes
+    python examples/which_layer.py                # 3 seeds of each, up to 20 minutes
     python examples/which_layer.py --quick        # a check that it runs
     python examples/which_layer.py --write-docs   # also writes docs/choosing_layers.md
 

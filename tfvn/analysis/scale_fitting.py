@@ -13,7 +13,7 @@ from tfvn.layers.base import RandomWeightsLayer, stochastic_layers
 from tfvn.prediction.data import labelled_rows
 from tfvn.prediction.rows import as_tensor
 from tfvn.training.bayesian_training import BayesianTraining
-from tfvn.training.draws import LogMeanExpLoss
+from tfvn.training.draws import BatchLossError, LogMeanExpLoss
 from tfvn.training.groups import variable_groups
 from tfvn.utils import private, private_training
 from tfvn.utils.models import all_layers
@@ -188,8 +188,8 @@ class _ValidationCheck:
         loss = LogMeanExpLoss(private_training.compiled_loss(self._model))
         try:
             return float(loss(y, draws, weight))
-        except ValueError:
-            return None  # The loss is one number for a batch, without likelihoods.
+        except BatchLossError:
+            return None  # There are no likelihoods of examples to compare.
 
 
 def _validation_batch(model: Any, arguments: dict[str, Any]) -> Any:

@@ -121,6 +121,10 @@ def _rows(structure: Any, start: Tensor, count: Tensor) -> Any:
     return keras.tree.map_structure(take, structure)
 
 
+class BatchLossError(ValueError):
+    """A loss returns one number for a batch instead of a value for each example."""
+
+
 class LogMeanExpLoss:
     """Minus the logarithm of the average likelihood of several draws.
 
@@ -190,7 +194,7 @@ class _ShareOfExamples(keras.losses.Loss):
             keras.ops.convert_to_tensor(y_pred, loss.dtype),
         )
         if values.shape.rank == 0:
-            raise ValueError(
+            raise BatchLossError(
                 "`sample_reduction='log_mean_exp'` needs a loss that returns a value "
                 "for each example; use a loss that is not averaged over the batch, or "
                 f"pass `sample_reduction='mean'`. Received: loss {loss.name!r}, which "

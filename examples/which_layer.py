@@ -237,7 +237,7 @@ def write_docs(found: dict[str, list[dict[str, float]]]) -> None:
     """Writes the table into the page, the figures beside it, and the plot."""
     docs = ROOT / "docs"
     text = json.dumps(found, indent=1) + "\n"
-    (docs / "results" / "which_layer.json").write_text(text)
+    (docs / "measurements" / "which_layer.json").write_text(text)
     page = docs / "choosing_layers.md"
     before, _, rest = page.read_text("utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -131,7 +131,7 @@ def tracked():
 
 
 @pytest.mark.parametrize(
-    "name", [*PRODUCTS, ".venv-ci/x", "results/x", "docs/results/x"]
+    "name", [*PRODUCTS, ".venv-ci/x", "results/x", "examples/results/x"]
 )
 def test_git_ignores_what_runs_leave_behind(tracked, name):
     # Only a directory matches a pattern that ends in a slash.
@@ -151,8 +151,8 @@ def distributions(tracked, tmp_path):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, source / name)
     # What runs leave behind must not get into a release.
-    for junk in ("docs/results/junk.csv", "tests/__pycache__/junk.pyc"):
-        (source / junk).parent.mkdir(parents=True)
+    for junk in ("examples/results/junk.csv", "tests/__pycache__/junk.pyc"):
+        (source / junk).parent.mkdir(parents=True, exist_ok=True)
         (source / junk).touch()
     output = tmp_path / "dist"
     options = ("--no-isolation", "--outdir", output)

@@ -4,7 +4,7 @@
     python tools/quickstart_figures.py --again   # only the tables, from the saved figures
 
 It trains the network of `tfvn quickstart`, and for comparison the same network without
-batch normalization before its variance layer. It writes docs/results/quickstart.json, the tables of
+batch normalization before its variance layer. It writes docs/measurements/quickstart.json, the tables of
 docs/prediction.md, docs/choices.md and docs/pitfalls.md, and the picture of the README,
 docs/images/uncertainty.png.
 """
@@ -270,7 +270,7 @@ def main() -> None:
         "--again", action="store_true", help="write the tables again, and train nothing"
     )
     options = parser.parse_args()
-    saved = DOCS / "results" / "quickstart.json"
+    saved = DOCS / "measurements" / "quickstart.json"
     if options.again:
         write_tables(json.loads(saved.read_text()))
         return

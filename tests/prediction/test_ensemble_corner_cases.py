@@ -217,7 +217,7 @@ class TestEdges:
         [
             ({"num_samples": 0}, "`num_samples` must be an integer of at least 1"),
             ({"batch_size": 2.5}, "`batch_size` must be an integer of at least 1"),
-            ({"seed": "x"}, "`seed` must be an integer, `None`, or"),
+            ({"seed": "x"}, "`seed` must be an integer or `None`, or an array"),
             ({"seed": 2**64}, "`seed` must fit into 64 bits"),
             ({"seed": -(2**63) - 1}, "`seed` must fit into 64 bits"),
             ({"outputs": "classes"}, "`outputs` must be one of"),

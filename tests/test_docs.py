@@ -115,6 +115,7 @@ def test_recurrent_page_runs_as_printed(capsys):
     assert "(4, 1) (4, 1)" in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 def test_pruning_page_runs_as_printed(capsys):
     (block,) = python_blocks(ROOT / "docs" / "pruning.md")
     exec(block, {})
@@ -152,6 +153,7 @@ def test_prediction_page_runs_as_printed(capsys):
     assert scope["answer"].mean.shape == (360, 10)
 
 
+@pytest.mark.exhaustive
 def test_inspecting_page_runs_as_printed(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (block,) = python_blocks(ROOT / "docs" / "inspecting.md")

@@ -26,7 +26,7 @@ from tfvn.estimators import Estimate
 FAMILIES = ["variance-gaussian", "gaussian_dropout-neuron", "mean_field", "k_tied-2"]
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(
     ("op", "bias_posterior"),
     [("dense", None), ("conv2d", "mean_field")],
@@ -67,7 +67,7 @@ def test_outputs_with_and_without_a_random_bias(
     check_outputs(op, posterior, estimator, bias_posterior)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("estimator", ["local", "flipout", "weights"])
 @pytest.mark.parametrize("posterior", FAMILIES)
 @pytest.mark.parametrize("op", EVERY_OP)
@@ -119,6 +119,7 @@ def test_local_survives_half_precision(posterior):
     assert_moments(samples, *output_moments("dense", layer, x), rounding=1e-3)
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(
     ("dtype", "rounding"), [("mixed_float16", 5e-4), ("mixed_bfloat16", 4e-3)]
 )

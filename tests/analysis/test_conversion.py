@@ -28,6 +28,7 @@ def assert_same_weights(first, second):
         np.testing.assert_array_equal(mine, its)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_there_and_back(make, tmp_path):
     model = make()
@@ -56,7 +57,7 @@ def test_there_and_back(make, tmp_path):
         np.testing.assert_array_equal(now, then)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     "make", [models.dense, models.attention, models.residual, models.written_model]
 )

@@ -55,6 +55,7 @@ def others(model):
 
 
 # Large scales make the gradients noisy, until they are small.
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("scale", "tolerance"), [(0.001, 0.1), (0.2, 0.35)])
 def test_finds_the_scales_of_the_best_bound(scale, tolerance):
     # For a linear model the expected loss is quadratic, so that the bound is greatest at
@@ -135,6 +136,7 @@ def test_takes_what_fit_takes(kind):
     assert np.isfinite(history.history["elbo"]).all()
 
 
+@pytest.mark.exhaustive
 def test_a_model_with_a_call_of_its_own():
     model = models.written_model()
     model.compile("adam", "mse")
@@ -159,6 +161,7 @@ class TestWarnings:
         with pytest.warns(UserWarning, match="hardly vary between draws"):
             tfvn.fit_scales(model, X, Y, epochs=1, learning_rate=1e-4, verbose=0)
 
+    @pytest.mark.one_in(2)
     @pytest.mark.parametrize("kind", ["arrays", "data_set"])
     def test_of_a_kl_that_outweighs_the_data(self, kind):
         x, y = X[:8], Y[:8]

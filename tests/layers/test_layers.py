@@ -14,10 +14,10 @@ TYPICAL = ["variance/gaussian", "gaussian_dropout/neuron", "mean_field", "k_tied
 # A training step takes seconds to trace, and every pair has its gradients checked without
 # one: of these `make test` takes some, `make test-all` every pair.
 REGIME_MARKS = {
-    "graph": pytest.mark.one_in(13),
-    "jit": pytest.mark.one_in(13),
-    "mixed_float16": pytest.mark.one_in(13),
-    "mixed_bfloat16": pytest.mark.one_in(13),
+    "graph": pytest.mark.one_in(26),
+    "jit": pytest.mark.one_in(26),
+    "mixed_float16": pytest.mark.one_in(26),
+    "mixed_bfloat16": pytest.mark.one_in(26),
 }
 
 
@@ -93,6 +93,7 @@ def test_pairs_of_choices(name, combination):
     )
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("name", "combination"), parameters(pairs, ops=["Dense", "Conv2D"])
 )

@@ -71,6 +71,7 @@ def prior_variables(model):
 
 
 class TestGradients:
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
     @pytest.mark.parametrize("family", FAMILIES)
     def test_against_finite_differences(self, family, in_graph):
@@ -190,6 +191,7 @@ class TestLearning:
             moved = 1.0 - float(scale.numpy())
             assert moved == pytest.approx(0.03, rel=0.2)
 
+    @pytest.mark.exhaustive
     def test_with_replicas(self, two_replicas):
         with two_replicas.scope():
             scale = tf.Variable(1.0)

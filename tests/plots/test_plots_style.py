@@ -152,6 +152,7 @@ def rendered(figure):
 
 @pytest.mark.parametrize("name", FIGURES)
 class TestGallery:
+    @pytest.mark.one_in(4)
     def test_nothing_is_cut_off_and_legends_cover_nothing(self, name):
         figure = FIGURES[name]().figure
         rendered(figure)

@@ -97,6 +97,7 @@ def full_scale(layer):
 
 
 class TestThinProducts:
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("rank", [1, 2, 3])
     @pytest.mark.parametrize("name", LAYERS)
     def test_give_the_variance_of_the_full_product(self, name, rank):

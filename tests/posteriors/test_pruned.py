@@ -37,7 +37,7 @@ def make_layer(posterior, op="dense", prior=None, **kwargs):
     return layer, mask
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("op", ["dense", "conv2d"])
 @pytest.mark.parametrize(("posterior", "estimator"), NOISY_CELLS)
 def test_outputs_have_the_moments_of_the_kept_weights(posterior, estimator, op):

@@ -375,6 +375,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", CASES)
 def test_models(case):
     make, x = CASES[case]

@@ -115,6 +115,7 @@ class TestClasses:
 
 
 class TestNumbers:
+    @pytest.mark.exhaustive
     def test_distributions(self):
         x = np.linspace(-1, 1, 40, dtype="float32")[:, None]
         y = x[:, 0] ** 2

@@ -198,6 +198,7 @@ def check(shape, make, tmp_path):
         np.testing.assert_allclose(value, expected, atol=1e-5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_family(name, tmp_path):
     check(*FAMILIES[name], tmp_path)

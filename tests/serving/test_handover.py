@@ -134,6 +134,7 @@ def check(served, answers):
     return dict(zip(names, answers, strict=True))
 
 
+@pytest.mark.one_in(4)
 def test_requests_run_as_printed(served, monkeypatch):
     rest, by_grpc = blocks(served.page, "python")
     answers = {
@@ -170,6 +171,7 @@ def test_requests_run_as_printed(served, monkeypatch):
     )
 
 
+@pytest.mark.one_in(4)
 def test_the_server_is_started_with_this_folder(served):
     line = shlex.split(blocks(served.page, "sh")[0].replace("\\\n", " "))
     assert line[:2] == ["docker", "run"]

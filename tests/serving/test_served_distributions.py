@@ -21,6 +21,7 @@ def head(likelihood, targets=1):
     return keras.Sequential([keras.Input((4,)), last], name="regression")
 
 
+@pytest.mark.exhaustive
 def test_a_normal(tmp_path):
     model = head("normal", 2)
     path = tfvn.export_ensemble(model, tmp_path / "m", SAMPLES, interval=0.8)

@@ -205,6 +205,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.exhaustive
 def test_killed_at_any_moment(starter, tmp_path):
     bases = {}
     for moment, pattern in MOMENTS.items():

@@ -216,7 +216,7 @@ def run(folder, data, other, backup_first, kill=None, make=None, **kwargs):
     return model, history
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("backup_first", [True, False], ids=["first", "last"])
 def test_other_callbacks_go_on_where_they_were(data, tmp_path, other, backup_first):
@@ -328,6 +328,7 @@ def write_old_backup(path, model, epoch):
     np.savez(path, epoch=epoch, names=names, **arrays)
 
 
+@pytest.mark.exhaustive
 def test_backup_of_version_0_1(data, tmp_path):
     first, _ = run(tmp_path / "new", data, OTHERS["turns"], backup_first=True, kill=3)
     write_old_backup(tmp_path / "old" / "backup.npz", first, 3)

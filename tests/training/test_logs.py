@@ -72,6 +72,7 @@ class TestReturns:
         assert len(model.evaluate(X, Y, verbose=0)) == 2
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("monitor", ["val_elbo", "elbo", "val_nll", "nll", "kl"])
 @pytest.mark.parametrize(
     "callback", [keras.callbacks.EarlyStopping, keras.callbacks.ReduceLROnPlateau]

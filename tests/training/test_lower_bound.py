@@ -72,6 +72,7 @@ def test_draws_are_averaged():
     assert abs(np.mean(many) - average) < 4 * error
 
 
+@pytest.mark.exhaustive
 def test_an_estimated_kl_is_averaged_and_training_not_affected():
     model = classifier(prior="student_t", scale_initializer=0.5)
     states = [v.numpy() for v in model.non_trainable_variables]

@@ -34,7 +34,7 @@ def test_shuffles_whole_batches():
 
 @pytest.mark.parametrize("style", STYLES)
 class TestStyles:
-    @pytest.mark.one_in(4)
+    @pytest.mark.one_in(8)
     @pytest.mark.parametrize("mode", MODES)
     def test_history_adds_up(self, style, mode):
         model = STYLES[style]()

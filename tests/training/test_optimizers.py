@@ -77,6 +77,7 @@ class TestEvery:
         with pytest.raises(ValueError, match=r"not recognized.*unknown"):
             cls(unknown=1)
 
+    @pytest.mark.one_in(3)
     def test_state_survives_saving(self, cls, data, tmp_path):
         model = make_model(cls(0.1))
         model.fit(*data, batch_size=16, epochs=2, shuffle=False, verbose=0)
@@ -171,6 +172,7 @@ class TestEvery:
         model.fit(x, y, epochs=2, verbose=0)
         assert all(np.isfinite(weight).all() for weight in model.get_weights())
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
     def test_mixed_precision(self, cls, policy, data):
         full = weights_after(cls(0.01), data)
@@ -178,6 +180,7 @@ class TestEvery:
         # Gradients of a few digits, and a scaled loss, lead about as far.
         np.testing.assert_allclose(weights_after(cls(0.01), data), full, atol=0.05)
 
+    @pytest.mark.one_in(3)
     def test_replicas_agree_with_one_device(self, cls, data, two_replicas):
         one = weights_after(cls(0.1), data, jit_compile=False)
         with two_replicas.scope():

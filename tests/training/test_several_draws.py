@@ -244,6 +244,7 @@ def test_stateful_layers_are_refused():
         nll_of(model, x, y[:, 0], loss="mse", num_samples=2)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mode", ["graph", "jit"])
 def test_trains_in_a_graph(mode):
     x, y = sequences()

@@ -265,6 +265,7 @@ REGIMES = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("name", "regime"), [*zip(CASES, itertools.cycle(REGIMES), strict=False)]
 )

@@ -40,7 +40,7 @@ def test_defaults(name):
     harness.run_layer_test(LAYERS[name], {"units": 3}, INPUT_SHAPE, regimes=[])
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(("name", "regime"), regimes())
 def test_defaults_in_a_regime(name, regime):
     harness.REGIME_CHECKS[regime](harness.Case(LAYERS[name], {"units": 3}, INPUT_SHAPE))

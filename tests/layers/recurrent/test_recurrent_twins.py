@@ -168,6 +168,7 @@ def jitted():
     ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "combination",
     [*(pytest.param(c, id=short(c)) for c in combinations()), *jitted()],

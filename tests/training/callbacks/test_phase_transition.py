@@ -76,6 +76,7 @@ class TestPhaseTransition:
         )
         assert logs["accuracy_one_sample"] > 0.9
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("estimator", ["local", "weights", "flipout"])
     @pytest.mark.parametrize("form", ["multiplicative", "additive"])
     def test_the_output_without_means(self, estimator, form):

@@ -95,6 +95,11 @@ def write_tutorial(script: pathlib.Path, output: pathlib.Path) -> None:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
+    from _tfvn_command import quiet_tensorflow
+
+    with quiet_tensorflow(at_any_level=True):
+        import tfvn  # noqa: F401  every tutorial does; here without TensorFlow's log
+
     output.mkdir(parents=True)
     scope: dict = {"__name__": "__main__", "__file__": str(script)}
     pieces: list[str] = []

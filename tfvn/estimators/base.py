@@ -34,13 +34,10 @@ class Estimate(NamedTuple):
         outputs: The output, in the dtype of the inputs.
         weights: The kernel that was sampled for each term, or `None` if the estimator
             samples none.
-        noise: Noise to add to the output after the bias, so that TensorFlow can fuse the
-            bias with the op that made the output.
     """
 
     outputs: Tensor
     weights: tuple[Tensor | None, ...]
-    noise: Tensor | None = None
 
 
 class Estimator(Part, abc.ABC):

@@ -45,9 +45,11 @@ def means_of(terms: list[Term]) -> list[Tensor]:
 
 def around_the_mean(terms: list[Term], noise: Tensor) -> Estimate:
     """Returns the estimate with the means of the terms, and with noise around them."""
+    # The noise comes before any bias. After it, with a ReLU behind, TensorFlow with oneDNN
+    # recognises a product, a bias, a sum and an activation, fuses them into an op without
+    # a name, and then gives up optimizing the whole graph.
     means = means_of(terms)
-    drawn = (None,) * len(terms)
-    return Estimate(sum_of(means), drawn, noise) if means else Estimate(noise, drawn)
+    return Estimate(sum_of([*means[:1], noise, *means[1:]]), (None,) * len(terms))
 
 
 def delta_of(posterior: Posterior, seed_generator: random.SeedGenerator) -> Tensor:

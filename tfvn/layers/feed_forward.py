@@ -66,13 +66,11 @@ class StochasticLayer(RandomWeightsLayer):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         readings, terms = self._terms(inputs)
-        outputs, drawn, noise = self.estimator_in_use(terms, self.seed_generator)
+        outputs, drawn = self.estimator_in_use(terms, self.seed_generator)
         self.add_kl(lambda: self._kl(readings, drawn), training)
         offset = self._offset(outputs.dtype)
         if offset is not None:
             outputs = add(outputs, offset)
-        if noise is not None:
-            outputs += noise
         return outputs if self.activation is None else self.activation(outputs)
 
     def prepare(self, inputs: Tensor) -> Any:

@@ -16,7 +16,9 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
+import warnings
 from collections.abc import Iterator
 
 import reference
@@ -100,6 +102,8 @@ def write_tutorial(script: pathlib.Path, output: pathlib.Path) -> None:
     with quiet_tensorflow(at_any_level=True):
         import tfvn  # noqa: F401  every tutorial does; here without TensorFlow's log
 
+    # A reader who runs the file sees warnings too.
+    warnings.showwarning = _print_warning
     output.mkdir(parents=True)
     scope: dict = {"__name__": "__main__", "__file__": str(script)}
     pieces: list[str] = []
@@ -142,6 +146,10 @@ def cells(source: str) -> Iterator[tuple[str, str]]:
             line.removeprefix("#").removeprefix(" ") for line in lines[:count]
         )
         yield text, "\n".join(lines[count:]).strip("\n")
+
+
+def _print_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
+    print(textwrap.fill(f"{category.__name__}: {message}", 88))
 
 
 def _clean(printed: str) -> str:

@@ -133,6 +133,19 @@ class TestMistakes:
         with pytest.raises(ValueError, match="Received: 3 targets for 24 rows"):
             tfvn.evidence_lower_bound(classifier(), X, Y[:3])
 
+    def test_no_examples(self):
+        with pytest.raises(ValueError, match="at least one example"):
+            tfvn.evidence_lower_bound(classifier(), X[:0], Y[:0])
+
+    def test_a_loss_for_each_time_step(self):
+        # The loss leaves masked steps out, and the predictions do not say which they are.
+        layers = [keras.Input((5, 4)), keras.layers.Masking(), tfvn.MeanFieldDense(1)]
+        model = tfvn.Sequential(layers)
+        model.compile("adam", "mse")
+        x, y = np.zeros((3, 5, 4)), np.ones((3, 5, 1))
+        with pytest.raises(ValueError, match="one number for each example"):
+            tfvn.evidence_lower_bound(model, x, y)
+
     def test_several_outputs(self):
         inputs = keras.Input((4,))
         outputs = [tfvn.MeanFieldDense(3)(inputs), tfvn.MeanFieldDense(3)(inputs)]

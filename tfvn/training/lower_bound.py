@@ -101,11 +101,24 @@ def evidence_lower_bound(
             "Argument `y` must have one target for each row of `x`. "
             f"Received: {len(y)} targets for {len(answer.samples)} rows"
         )
-    means = [
-        np.asarray(loss(y, answer.samples[:, draw]), "float64").mean()
-        for draw in range(num_samples)
-    ]
-    data_term = -len(y) * float(np.mean(means))
+    if not len(y):
+        raise ValueError(
+            "Arguments `x` and `y` must have at least one example. Received: none"
+        )
+    losses = np.stack(
+        [
+            np.asarray(loss(y, answer.samples[:, draw]), "float64")
+            for draw in range(num_samples)
+        ]
+    )
+    if losses.ndim > 2:
+        # Predictions do not tell which steps are masked, and the loss leaves these out.
+        raise ValueError(
+            "The loss of `model` must be one number for each example; models that predict "
+            "a value for each time step are not supported. Received: losses of shape "
+            f"{losses.shape[1:]} for {len(y)} examples"
+        )
+    data_term = -len(y) * float(losses.mean())
     kl = _kl(model, num_samples, seed)
     return LowerBound(data_term - kl, data_term, kl)
 

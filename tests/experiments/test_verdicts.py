@@ -59,15 +59,24 @@ def noise(bernoulli=0.988, uniform=0.986):
     return {name: {"accuracy": modes(ensemble=e)} for name, e in rows.items()}
 
 
-def transition(mean_weights=0.1, zero_mean=0.992, ard=0.1, log_alpha=8.0):
+def transition(
+    mean_weights=0.1,
+    zero_mean=0.992,
+    ard=0.1,
+    log_alpha=8.0,
+    ensemble=0.993,
+    student_t=4,
+):
     names = experiments.get("phase-transition").configurations
     means = dict.fromkeys(names, mean_weights)
     means["ARD, fewer images"] = ard
+    epochs = {name: student_t if "Student" in name else 3 for name in names}
     return {
         name: {
-            "accuracy": modes(mean_weights=mean),
+            "accuracy": modes(mean_weights=mean, ensemble=ensemble),
             "zero_mean": zero_mean,
             "log_alpha": log_alpha,
+            "history": {"log_alpha_dense1": [0.0] * (epochs[name] - 1) + [3.5]},
         }
         for name, mean in means.items()
     }
@@ -98,14 +107,15 @@ def evidence(step=4.6052, part=2.3026, routes=(0.5, 0.67, 0.33), proper=1e-6):
     }
 
 
-def family(p=0.2, gaussian="inf", nakagami="3.1"):
-    finite = {"gaussian": gaussian, "inverse_nakagami": nakagami}
+def family(p=0.2, gaussian="1000.0", nakagami="1.0", bernoulli="inf"):
+    growths = {"gaussian": gaussian, "inverse_nakagami": nakagami}
+    growths["bernoulli"] = bernoulli
     names = experiments.get("noise-family").configurations
     return {
         name: {
             "p_values": {"variance": 0.3, "weight": p},
-            "moments": {"Var[xi^-2]": finite.get(name, "inf")},
-            "sampled_inverse_square_variance": {"100": "5.0", "1000": "80.0"},
+            "moments": {"Var[xi^-2]": "inf"},
+            "growth": {"E[xi^2] = 0.8": growths.get(name, "100.0")},
         }
         for name in names
     }
@@ -148,17 +158,18 @@ CASES = [
     ("lenet5-tanh", tanh(conv2=0.9, both=0.995), [C, C]),
     ("lenet5-noise", noise(), [R, R]),
     ("lenet5-noise", noise(0.97, 0.994), [D, C]),
-    ("phase-transition", transition(), [R, R, R]),
-    ("phase-transition", transition(0.4, 0.985, 0.3), [D, D, D]),
-    ("phase-transition", transition(0.9, 0.2, 0.9, -3.0), [C, C, C]),
+    ("phase-transition", transition(), [R, R, R, R]),
+    ("phase-transition", transition(0.4, 0.985, 0.3, student_t=3), [D, D, D, D]),
+    ("phase-transition", transition(0.9, 0.2, 0.9, -3.0, student_t=2), [C, C, C, C]),
+    ("phase-transition", transition(zero_mean=0.1, ensemble=0.1), [C, C, C, R]),
     ("kl-approximation", approximation(), [R, R]),
     ("kl-approximation", approximation(0.02, falling=0.999), [D, D]),
     ("kl-approximation", approximation(0.2, falling=0.5), [C, C]),
     ("not-bayesian", evidence(), [R, R, R, R]),
     ("not-bayesian", evidence(1.0, 1.0, (0.5, 0.55, 0.5), 5e-3), [D, D, D, D]),
     ("not-bayesian", evidence(0.0, 0.0, (0.5, 0.5, 0.5), 0.1), [C, C, C, C]),
-    ("noise-family", family(), [R, R, C]),
-    ("noise-family", family(1e-5, "4.0", "inf"), [D, C, R]),
+    ("noise-family", family(), [R, R, R, C]),
+    ("noise-family", family(1e-5, "1.0", "1000.0", "1.0"), [D, D, C, R]),
     ("structures", trained(), [R]),
     ("structures", trained(lstm=0.7), [D]),
     ("structures", trained(lstm=0.5), [C]),

@@ -48,7 +48,13 @@ def measure(
         one_sample = ensemble = means
         if is_random:
             answer = tfvn.ensemble_predict(
-                model, x, num_samples, seed=_SEED, return_samples=True, **options
+                model,
+                x,
+                num_samples,
+                seed=_SEED,
+                return_samples=True,
+                verbose=0,
+                **options,
             )
             one_sample = accuracy(answer.samples, y[:, None])
             ensemble = accuracy(answer.mean, y)

@@ -56,6 +56,7 @@ class Piece:
         seed: The seed of its initial weights, the order of its data and its noise.
         settings: The settings of the run.
         folder: Where its training keeps its backup.
+        model: The file in which its trained network is saved.
         earlier_seconds: How long it ran before it was interrupted.
     """
 
@@ -63,6 +64,7 @@ class Piece:
     seed: int
     settings: Mapping[str, Any]
     folder: pathlib.Path
+    model: pathlib.Path
     earlier_seconds: float = 0.0
 
 
@@ -100,6 +102,27 @@ class Results:
         """Returns the mean of a figure over the seeds, or NaN if there is none."""
         values = self.all(configuration, *keys)
         return sum(values) / len(values) if values else math.nan
+
+    def text(self, form: Callable[[float], str], configuration: str, *keys: str) -> str:
+        """Returns the mean of a figure over the seeds, with the range if there are several.
+
+        Args:
+            form: Turns a number into text: `percent` or `number`.
+            configuration: Which network.
+            *keys: The keys that lead to the figure.
+
+        Example:
+
+        >>> from tfvn.experiments.experiment import Results, percent
+        >>> pieces = {"plain": {0: {"accuracy": 0.99}, 1: {"accuracy": 0.97}}}
+        >>> Results(pieces).text(percent, "plain", "accuracy")
+        '98.00 % (97.00 % to 99.00 %)'
+        """
+        values = self.all(configuration, *keys)
+        mean = form(self.mean(configuration, *keys))
+        if len(values) < 2:
+            return mean
+        return f"{mean} ({form(min(values))} to {form(max(values))})"
 
     def first(self, configuration: str, *keys: str) -> Any:
         """Returns a figure of the first seed, or `None` if there is none."""

@@ -1,8 +1,9 @@
 """Zero-mean layers learn even if nothing can turn their variances into means.
 
 One might think that a ReLU turns the variance of an activation into a mean, which the next
-layer reads. With tanh and without biases every activation keeps mean zero. LeNet-5 on MNIST
-with variance layers as second convolution, first dense layer, or both, learns all the same.
+layer reads. With tanh and without biases the activations of a variance layer keep mean
+zero. LeNet-5 on MNIST with variance layers as second convolution, first dense layer, or
+both, learns all the same.
 """
 
 from typing import Any
@@ -96,7 +97,7 @@ def table(results: Results) -> Table:
     rows = []
     for name, paper in PAPER.items():
         rows.append([name, *map(percent, paper), *accuracy_cells(results, name)])
-    header = ["variance layers", "paper, 1 sample", "20 samples"]
+    header = ["variance layers", "paper, 1 sample", "ensemble"]
     return Table([*header, *ACCURACY_COLUMNS], rows)
 
 
@@ -104,7 +105,7 @@ EXPERIMENT = Experiment(
     name="lenet5-tanh",
     paper="Neklyudov et al. (2019), table 3",
     claim="Variance layers learn with antisymmetric activations and without biases, where "
-    "every mean activation is zero.",
+    "the activations of a variance layer have mean zero.",
     data=("mnist",),
     minutes=25,
     settings={

@@ -85,10 +85,10 @@ def run(piece: Piece) -> dict[str, Any]:
     }
 
 
-def last_step(results: Results, prior: str, key: str) -> float:
-    """Returns how much a figure grew when the bounds widened for the last time."""
+def step(results: Results, prior: str, key: str, index: int = -1) -> float:
+    """Returns how much a figure grew in a widening of the bounds, usually the last."""
     values = results.first(prior, key)
-    return float(values[-1] - values[-2]) if values else float("nan")
+    return float(np.diff(values)[index]) if values else float("nan")
 
 
 def spread(results: Results, prior: str) -> float:
@@ -100,11 +100,9 @@ def spread(results: Results, prior: str) -> float:
 def judge(results: Results) -> list[Claim]:
     """Compares with section 2 of the paper."""
     improper, proper = PRIORS[0], PRIORS[1:]
-    growth = last_step(results, improper, "evidence")
-    near, tail = (
-        last_step(results, improper, key) for key in ("near_zero", "right_tail")
-    )
-    settled = [abs(last_step(results, p, "evidence")) for p in proper]
+    growth, first = (step(results, improper, "evidence", at) for at in (-1, 1))
+    near, tail = (step(results, improper, key) for key in ("near_zero", "right_tail"))
+    settled = [abs(step(results, p, "evidence")) for p in proper]
     answers = results.first(improper, "probability_below_one") or {}
     spreads = [spread(results, p) for p in proper]
     of_improper = spread(results, improper)
@@ -113,13 +111,13 @@ def judge(results: Results) -> list[Claim]:
         Claim(
             "The evidence is infinite",
             "infinite",
-            f"grows by {number(growth, 4)} for every factor of 10, without slowing down",
-            judged(abs(growth - 2 * decade) < 0.01, growth > 0.1, [growth]),
+            f"grows by {number(first, 4)} to {number(growth, 4)} for each factor of 10",
+            judged(abs(growth - 2 * decade) < 0.01, growth > 0.1, [growth, first]),
         ),
         Claim(
             "Both the neighbourhood of zero and the tail have infinite mass",
             "infinite around zero and in the right tail",
-            f"grow by {number(near, 4)} and {number(tail, 4)} for every factor of 10",
+            f"grow by {number(near, 4)} and {number(tail, 4)} for the last factor of 10",
             judged(
                 max(abs(near - decade), abs(tail - decade)) < 0.01,
                 max(near, tail) > 0.1,
@@ -138,7 +136,7 @@ def judge(results: Results) -> list[Claim]:
         ),
         Claim(
             "A proper prior has none of this",
-            "follows from its finite mass",
+            "no claim",
             f"the evidence changes by at most {max(settled):.1e}, P(|w| < 1) by "
             f"{max(spreads):.1e}",
             judged(

@@ -5,6 +5,7 @@ alpha up. At some point the accuracy with mean weights falls to chance, while th
 stays accurate, even with all means set to zero. The same happens with three priors.
 """
 
+import math
 from typing import Any
 
 import tfvn
@@ -29,6 +30,7 @@ from tfvn.experiments.lenet5 import (
     compile_lenet5,
     lenet5,
     mnist,
+    watch_transition,
 )
 from tfvn.experiments.training import train
 
@@ -40,6 +42,12 @@ RUNS = {
     "ARD, fewer images": ("ard", False),
 }
 PRIORS = tuple(RUNS)[1:]
+STUDENT_T = "Student-t, fewer images"
+
+# An accuracy that shows that a network has learned, and a log alpha at which the variances
+# of the weights outweigh their means.
+LEARNED = 0.98
+TRANSITION = 3.0
 FIGURES = ("accuracy_mean", "accuracy_one_sample", "accuracy_ensemble")
 
 
@@ -49,17 +57,16 @@ def run(piece: Piece) -> dict[str, Any]:
     prior, has_all_images = RUNS[piece.configuration]
     if not has_all_images:
         x, y = data
-        count = piece.settings["fewer_images"]
+        count, epochs = piece.settings["fewer_images"], piece.settings["more_epochs"]
         data = x[:count], y[:count]
+        piece.settings = {**piece.settings, "epochs": epochs}
     layer = tfvn.GaussianDropoutDense(
         500, alpha="layer", prior=prior, use_bias=False, name="dense1"
     )
     model = lenet5(dense1=layer)
     compile_lenet5(model, data, piece, piece.settings["scale_rate"])
     # The curves use some of the test images, the final figures all of them.
-    watched = tuple(part[: piece.settings["watched_images"]] for part in test)
-    watch = tfvn.callbacks.PhaseTransition(watched, num_samples=20, batch_size=200)
-    history = train(model, data, piece, [watch])
+    history = train(model, data, piece, [watch_transition(test, piece)])
     x, y = test
     zero_mean = tfvn.zero_mean_predict(model, x, 20, batch_size=200, seed=1, verbose=0)
     kept = (*FIGURES, "accuracy_zero_mean", "log_alpha_dense1")
@@ -74,39 +81,76 @@ def run(piece: Piece) -> dict[str, Any]:
 def judge(results: Results) -> list[Claim]:
     """Compares with figures 3 and 8."""
     means = {n: results.mean(n, "accuracy", "moving", "mean_weights") for n in RUNS}
+    ensembles = {n: results.mean(n, "accuracy", "moving", "ensemble") for n in RUNS}
     main = "log-uniform"
-    ensemble = results.mean(main, "accuracy", "moving", "ensemble")
+    ensemble = ensembles[main]
     zero_mean = results.mean(main, "zero_mean")
     alphas = {n: results.mean(n, "log_alpha") for n in PRIORS}
     distance = abs(ensemble - zero_mean)
+    # A network that has collapsed would have mean weights at chance as well.
+    has_learned = ensemble >= LEARNED
+    all_have_learned = min(ensembles[n] for n in PRIORS) >= LEARNED
+    epochs = {n: epoch_of_transition(results, n) for n in PRIORS}
+    others = max(epochs[n] for n in PRIORS if n != STUDENT_T)
     return [
         Claim(
             "The accuracy of the mean weights falls to chance",
             "chance",
             f"mean weights {percent(means[main])}, ensemble {percent(ensemble)}",
-            judged(means[main] <= 0.2, means[main] <= 0.5, [means[main], ensemble]),
+            judged(
+                means[main] <= 0.2 and has_learned,
+                means[main] <= 0.5 and has_learned,
+                [means[main], ensemble],
+            ),
         ),
         Claim(
             "The ensemble needs no means",
-            "the two curves meet",
+            "means can be set to zero without affecting the predictions (section 4.3)",
             f"means set to zero {percent(zero_mean)}, ensemble {percent(ensemble)}",
-            judged(distance <= 0.003, distance <= 0.01, [distance]),
+            judged(
+                distance <= 0.003 and has_learned,
+                distance <= 0.01 and has_learned,
+                [distance],
+            ),
         ),
         Claim(
             "All three priors lead to variance layers",
-            "all three converge, Student-t more slowly",
+            "all three do",
             ", ".join(
                 f"{n.split(',')[0]}: log alpha {number(alphas[n])}, mean weights "
-                f"{percent(means[n])}"
+                f"{percent(means[n])}, ensemble {percent(ensembles[n])}"
                 for n in PRIORS
             ),
             judged(
-                max(means[n] for n in PRIORS) <= 0.2,
-                min(alphas.values()) >= 2,
+                max(means[n] for n in PRIORS) <= 0.2 and all_have_learned,
+                min(alphas.values()) >= 2 and all_have_learned,
                 [*alphas.values(), *(means[n] for n in PRIORS)],
             ),
         ),
+        Claim(
+            "The Student-t prior, whose KL is estimated from samples, is the slowest",
+            "Student-t converges more slowly",
+            f"epochs until log alpha is above {TRANSITION:.0f}: "
+            + ", ".join(f"{n.split(',')[0]} {number(e)}" for n, e in epochs.items()),
+            judged(
+                epochs[STUDENT_T] > others,
+                epochs[STUDENT_T] == others,
+                epochs.values(),
+            ),
+        ),
     ]
+
+
+def epoch_of_transition(results: Results, name: str) -> float:
+    """Returns after how many epochs log alpha was above `TRANSITION`, on average.
+
+    Infinity if it never was, and NaN if there is no run.
+    """
+    epochs = []
+    for log_alphas in results.all(name, "history", "log_alpha_dense1"):
+        above = [e for e, v in enumerate(log_alphas, start=1) if v > TRANSITION]
+        epochs.append(above[0] if above else math.inf)
+    return sum(epochs) / len(epochs) if epochs else math.nan
 
 
 def table(results: Results) -> Table:
@@ -115,9 +159,9 @@ def table(results: Results) -> Table:
     rows = [
         [
             name,
-            number(results.mean(name, "log_alpha")),
-            *(percent(results.mean(name, "accuracy", "moving", key)) for key in keys),
-            percent(results.mean(name, "zero_mean")),
+            results.text(number, name, "log_alpha"),
+            *(results.text(percent, name, "accuracy", "moving", key) for key in keys),
+            results.text(percent, name, "zero_mean"),
         ]
         for name in RUNS
     ]
@@ -151,18 +195,20 @@ EXPERIMENT = Experiment(
             **FAST_ALPHA,
             "epochs": 20,
             "fewer_images": 20_000,
+            "more_epochs": 60,
             "watched_images": 2_000,
         },
         "quick": {
             **QUICK,
             "fewer_images": 200,
+            "more_epochs": 2,
             "watched_images": 100,
             "configurations": ["log-uniform", "Student-t, fewer images"],
         },
         "full": {
             **PAPER_LENGTH,
             **PAPER_ALPHA,
-            "fewer_images": 60_000,
+            "more_epochs": 600,
         },
     },
     configurations=tuple(RUNS),
@@ -171,6 +217,8 @@ EXPERIMENT = Experiment(
     table=table,
     draw=draw,
     notes="The paper's figures show a VGG-like network on CIFAR-10; here it is LeNet-5 on "
-    "MNIST. Figures have batch normalization with its moving statistics. Log alpha has a "
-    "learning rate of 3e-2.",
+    "MNIST. Figures have batch normalization with its moving statistics. In the default form "
+    "log alpha has an Adam of its own, with a rate of 3e-2, which falls only in the last "
+    "fifth of the epochs, and a beta_2 of 0.9. The runs with fewer images have more epochs, so "
+    "that all runs have the same number of steps.",
 )

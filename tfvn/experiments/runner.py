@@ -4,6 +4,7 @@ The folder of a run contains:
 
 - `settings.json`, the settings, written when the run starts;
 - `pieces/`, a file for each piece that has ended, so that a resumed run skips it;
+- `models/`, the trained networks;
 - `backups/`, the state of the training of the current piece, after its last epoch;
 - `result.json` and images, written when all pieces have ended.
 """
@@ -180,7 +181,7 @@ def _clear(folder: pathlib.Path) -> None:
     images = read_json(result)["images"] if result.is_file() else []
     for name in (RESULT, "settings.json", *images):
         (folder / name).unlink(missing_ok=True)
-    for name in ("pieces", "backups"):
+    for name in ("pieces", "models", "backups"):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
@@ -188,8 +189,14 @@ def _run_piece(
     experiment: Experiment, configuration: str, seed: int, folder: pathlib.Path
 ) -> dict[str, Any]:
     settings = read_json(folder / "settings.json")
-    backup = folder / "backups" / f"{_file_name(configuration)}-seed{seed}"
-    piece = Piece(configuration, seed, settings, backup)
+    name = f"{_file_name(configuration)}-seed{seed}"
+    piece = Piece(
+        configuration,
+        seed,
+        settings,
+        folder=folder / "backups" / name,
+        model=folder / "models" / f"{name}.keras",
+    )
     # Models of earlier pieces are not needed any more.
     keras.utils.clear_session()
     keras.utils.set_random_seed(seed)

@@ -174,7 +174,7 @@ def draw(results: Results, save: Save) -> None:
 
 EXPERIMENT = Experiment(
     name="structures",
-    paper="Nalisnick and Smyth (2018), section 5",
+    paper="Nalisnick and Smyth (2018), sections 3 and 5",
     claim="Noise can have many structures: on units, weights, channels, filters, gates and "
     "whole blocks.",
     data=("mnist", "cifar10", "imdb"),

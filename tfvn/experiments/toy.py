@@ -39,7 +39,7 @@ def points(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def network() -> tfvn.Sequential:
     """Returns six dense layers; the fifth is a variance layer with two neurons."""
     wide = [keras.layers.Dense(64, activation="relu") for _ in range(4)]
-    bottleneck = tfvn.VarianceDense(2, name="bottleneck")
+    bottleneck = tfvn.VarianceDense(2, use_bias=False, name="bottleneck")
     last = [keras.layers.Activation("relu"), keras.layers.Dense(4)]
     return tfvn.Sequential([keras.Input((2,)), *wide, bottleneck, *last])
 

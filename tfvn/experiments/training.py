@@ -10,8 +10,9 @@ import numpy as np
 import tfvn
 from tfvn.experiments.experiment import Piece
 
-# What a line of progress shows, if it was logged.
-_SHOWN = ("nll", "kl", "accuracy", "lower_bound", "accuracy_mean", "accuracy_ensemble")
+# What a line of progress shows, if it was logged; the first part of the name is enough.
+_SHOWN = ("nll", "kl", "accuracy", "lower_bound", "log_alpha")
+_NOT_SHOWN = ("kl_weight", "accuracy_one_sample", "accuracy_zero_mean")
 
 
 def falling(rate: float, data: Any, piece: Piece, **options: Any) -> keras.Optimizer:
@@ -23,10 +24,60 @@ def falling(rate: float, data: Any, piece: Piece, **options: Any) -> keras.Optim
         piece: The piece, with `epochs` and `batch_size` in its settings.
         **options: Further arguments of `keras.optimizers.Adam`.
     """
-    batches = int(np.ceil(len(data[1]) / piece.settings["batch_size"]))
-    steps = piece.settings["epochs"] * batches
-    schedule = keras.optimizers.schedules.PolynomialDecay(rate, steps, 0.0)
+    schedule = keras.optimizers.schedules.PolynomialDecay(
+        rate, _steps(data, piece), 0.0
+    )
     return keras.optimizers.Adam(schedule, **options)
+
+
+def falling_late(
+    rate: float, data: Any, piece: Piece, **options: Any
+) -> keras.Optimizer:
+    """Returns an Adam whose learning rate falls to zero in the last fifth of the training.
+
+    Args:
+        rate: The learning rate before that.
+        data: The training data, a pair of arrays.
+        piece: The piece, with `epochs` and `batch_size` in its settings.
+        **options: Further arguments of `keras.optimizers.Adam`.
+    """
+    schedule = ConstantThenFalling(rate, _steps(data, piece), share=0.2)
+    return keras.optimizers.Adam(schedule, **options)
+
+
+def _steps(data: Any, piece: Piece) -> int:
+    batches = int(np.ceil(len(data[1]) / piece.settings["batch_size"]))
+    return piece.settings["epochs"] * batches
+
+
+@keras.saving.register_keras_serializable("tfvn.experiments")
+class ConstantThenFalling(keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate that is constant at first, and then falls linearly to zero.
+
+    Args:
+        rate: The constant learning rate.
+        steps: Number of steps of the whole training.
+        share: The share of the steps in which the rate falls.
+
+    Example:
+
+    >>> from tfvn.experiments.training import ConstantThenFalling
+    >>> schedule = ConstantThenFalling(0.1, steps=100, share=0.2)
+    >>> [round(float(schedule(step)), 3) for step in (0, 80, 90, 100)]
+    [0.1, 0.1, 0.05, 0.0]
+    """
+
+    def __init__(self, rate: float, steps: int, share: float):
+        self.rate = rate
+        self.steps = steps
+        self.share = share
+
+    def __call__(self, step: Any) -> Any:
+        remaining = 1.0 - keras.ops.cast(step, "float32") / self.steps
+        return self.rate * keras.ops.clip(remaining / self.share, 0.0, 1.0)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"rate": self.rate, "steps": self.steps, "share": self.share}
 
 
 def train(
@@ -36,6 +87,9 @@ def train(
     callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> dict[str, list[float]]:
     """Trains a compiled model, and continues where an interrupted training stopped.
+
+    The trained network is saved in the file `piece.model`, for a closer look or for other
+    experiments.
 
     Args:
         model: The model, built from the seed of the piece.
@@ -60,6 +114,8 @@ def train(
         verbose=0,
     )
     piece.earlier_seconds += history.earlier_seconds
+    piece.model.parent.mkdir(parents=True, exist_ok=True)
+    model.save(piece.model)
     return history.logs
 
 
@@ -91,7 +147,11 @@ class _History(keras.callbacks.Callback):
             self.logs.setdefault(name, []).append(float(value))
         seconds = time.perf_counter() - self.start
         self.seconds += seconds
-        shown = {k: v[-1] for k, v in self.logs.items() if k in _SHOWN}
+        shown = {
+            name: values[-1]
+            for name, values in self.logs.items()
+            if name.startswith(_SHOWN) and name not in _NOT_SHOWN
+        }
         figures = "  ".join(f"{k} {v:.5g}" for k, v in shown.items() if np.isfinite(v))
         print(
             f"  epoch {epoch + 1}/{self.epochs}  {seconds:.1f} s  {figures}", flush=True

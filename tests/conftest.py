@@ -33,8 +33,9 @@ def pytest_addoption(parser):
     parser.addoption(
         "--part",
         default="1/1",
-        help="K/N runs every N-th test, from the K-th on. TensorFlow never drops a program "
-        "that XLA has compiled, so one process for all tests would need too much memory.",
+        help="K/N runs the tests of every N-th file, from the K-th on. TensorFlow never drops "
+        "a program that XLA has compiled, so one process for all tests would need too much "
+        "memory.",
     )
 
 
@@ -52,7 +53,9 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.exhaustive)
         counts[test] += 1
     part, parts = map(int, config.getoption("--part").split("/"))
-    items[:] = items[part - 1 :: parts]
+    # Tests of one file stay together, because they share what is slow to make.
+    files = list(dict.fromkeys(item.path for item in items))[part - 1 :: parts]
+    items[:] = [item for item in items if item.path in set(files)]
 
 
 def pytest_collection_finish():

@@ -124,6 +124,7 @@ def test_pruning_page_runs_as_printed(capsys):
     assert shown[-1].startswith("Sparsity(total=0.9")
 
 
+@pytest.mark.exhaustive
 def test_laplace_page_runs_as_printed(capsys):
     (block,) = python_blocks(ROOT / "docs" / "laplace.md")
     exec(block, {})
@@ -173,6 +174,7 @@ def test_inspecting_page_runs_as_printed(capsys, tmp_path, monkeypatch):
     assert (tmp_path / "digits.keras").is_file()
 
 
+@pytest.mark.exhaustive
 def test_conversion_page_runs_as_printed(capsys):
     (block,) = python_blocks(ROOT / "docs" / "conversion.md")
     exec(block, {})

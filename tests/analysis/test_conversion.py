@@ -341,7 +341,7 @@ def application(name, **arguments):
 APPLICATIONS = ["MobileNetV2", "ResNet50", "EfficientNetB0", "DenseNet121"]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_applications_there_and_back(name):
     model, x, expected = application(name)

@@ -131,7 +131,7 @@ def assert_loads_alike(model, folder):
     np.testing.assert_allclose(means(model), means(loaded), atol=1e-6)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_changed_copies(make, name, tmp_path):
@@ -167,6 +167,7 @@ def test_changed_copies(make, name, tmp_path):
         np.testing.assert_array_equal(now, then)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_plain_copies(make, tmp_path):
     model = moved(make())

@@ -209,6 +209,7 @@ def test_in_models_of_all_kinds(make, posterior, tmp_path):
         np.testing.assert_array_equal(scales(old), scales(new))
 
 
+@pytest.mark.exhaustive
 def test_is_trained_further_predicted_with_and_exported(tmp_path):
     model = mlp()
     optimizer = {"mean": "adam", "scale": "sgd"}

@@ -142,6 +142,7 @@ class TestGraphs:
 
         return updated
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize(
         "name", ["ExpectedCalibrationError", "AURC", "EnsembleNLL"]
     )
@@ -276,6 +277,7 @@ class TestSums:
             metric.update_state(Y, shaped(name, P))
             assert metric.result().dtype == dtype
 
+    @pytest.mark.exhaustive
     def test_replicas(self, two_replicas):
         with two_replicas.scope():
             model = keras.Sequential([keras.Input((3,)), keras.layers.Softmax()])

@@ -84,7 +84,17 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
+# `make test` takes numbers, several inputs, and bytes.
+SHORT = ("irises", "patients", "bytes")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=() if name in SHORT else pytest.mark.exhaustive)
+        for name in CASES
+    ],
+)
 def served(request, tmp_path_factory):
     """An export, its page, and a fixture that serves it."""
     model, options = CASES[request.param]()

@@ -114,6 +114,7 @@ class TestPhaseTransition:
                 assert logs == expected
         assert 0.25 < expected["accuracy_one_sample"] < 1
 
+    @pytest.mark.one_in(2)
     @pytest.mark.parametrize("data", [None, (X, Y)], ids=["training", "data"])
     def test_does_not_change_training(self, data):
         x, y = classes(64)

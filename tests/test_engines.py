@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import re
-import runpy
 import subprocess
 import sys
 import types
@@ -49,7 +48,10 @@ def run(*arguments, folder):
 
 @pytest.fixture(scope="module")
 def example():
-    return types.SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
+    spec = importlib.util.spec_from_file_location("ray_inference", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class TestSeeds:
@@ -86,12 +88,9 @@ def test_columns_of_lists_become_the_tensors_of_the_signature(example):
 def test_an_actor_dies_once_in_a_batch_and_only_in_its_share(
     example, monkeypatch, tmp_path
 ):
-    scope = example.CrashingEnsemble.__call__.__globals__
-    monkeypatch.setattr(
-        scope["Ensemble"], "__init__", lambda self, path: None, raising=True
-    )
-    monkeypatch.setattr(scope["Ensemble"], "__call__", lambda self, batch: "answer")
-    monkeypatch.setattr(scope["os"], "_exit", lambda status: deaths.append(status))
+    monkeypatch.setattr(example.Ensemble, "__init__", lambda self, path: None)
+    monkeypatch.setattr(example.Ensemble, "__call__", lambda self, batch: "answer")
+    monkeypatch.setattr(example.os, "_exit", lambda status: deaths.append(status))
     deaths = []
     actor = example.CrashingEnsemble("", str(tmp_path), 0.3)
     batches = [{"id": np.arange(start, start + 10)} for start in range(0, 10_000, 10)]

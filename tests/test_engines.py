@@ -139,7 +139,9 @@ def test_ensemble_of_the_page_answers_as_ensemble_predict(page):
 def test_engines_answer_as_ensemble_predict(page, engine):
     if importlib.util.find_spec(engine) is None:
         pytest.skip(f"needs {engine}, which is not installed")
-    (block,) = [text for text in PYTHON if re.search(rf"^(import|from) {engine}", text)]
+    (block,) = [
+        text for text in PYTHON if re.search(rf"^(import|from) {engine}", text, re.M)
+    ]
     folder = page.folder / engine
     folder.mkdir()
     for name in ("rows", "saved_models", "ensemble.py"):
@@ -147,8 +149,7 @@ def test_engines_answer_as_ensemble_predict(page, engine):
     (folder / "block.py").write_text(block)
     run("block.py", folder=folder)
     answers = folder / "answers"
-    files = [path for path in answers.iterdir() if "parquet" in path.suffixes[-1:][0]]
-    table = parquet.read_table(files).sort_by("id")
+    table = parquet.read_table(list(answers.glob("*.parquet"))).sort_by("id")
     rows = parquet.read_table(page.folder / "rows").sort_by("id")
     assert table["id"].to_pylist() == rows["id"].to_pylist()
     known = expected(page, rows)

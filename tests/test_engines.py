@@ -19,9 +19,11 @@ EXAMPLE = ROOT / "examples" / "ray_inference.py"
 PREPARE, ENSEMBLE, *_ = PYTHON = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs" / "engines.md").read_text(), re.DOTALL
 )
-LOOPBACK = {
+ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Beside other tests, workers of the lowest priority would get no time.
+    "RAY_worker_niceness": "0",
     "SPARK_LOCAL_IP": "127.0.0.1",
 }
 needs_ray = pytest.mark.skipif(
@@ -36,7 +38,7 @@ def run(*arguments, folder):
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=folder,
-        env={**os.environ, **LOOPBACK, "PYTHONPATH": paths},
+        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
         check=False,

@@ -17,7 +17,6 @@ the same in every bit as without. Ends with status 1 if a check fails.
 """
 
 import argparse
-import logging
 import os
 import pathlib
 import sys
@@ -104,6 +103,7 @@ def start_ray(store: int) -> None:
         store: The size of the object store in MiB. Ray wants at least 75.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_DATA_LOG_LEVEL"] = "ERROR"
     # Whatever its name says, on Linux too this makes Ray's servers listen on loopback.
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     import ray
@@ -115,7 +115,6 @@ def start_ray(store: int) -> None:
         log_to_driver=False,
         logging_level="ERROR",
     )
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     # The newer reader of Parquet files first starts 32 actors, far too many for one machine.

@@ -208,6 +208,7 @@ def largest_difference(
             NUM_SAMPLES,
             batch_size=BATCH,
             seed=tensors["seed"].numpy(),
+            verbose=0,
         )
         start = np.searchsorted(answers["id"], batch["id"][0])
         for name in set(answers) - {"id"}:

@@ -44,7 +44,9 @@ def lower(function, *arguments, variables=(), platform="GPU"):
 
     def step(values, *arguments):
         state = zip(variables, values, strict=True)
-        with keras.StatelessScope(state) as scope, _without_resources(variables):
+        # Otherwise layers would add no KL to the loss.
+        scope = keras.StatelessScope(state, collect_losses=True)
+        with scope, _without_resources(variables):
             outputs = function(*arguments)
             return outputs, [scope.get_current_value(v) for v in variables]
 

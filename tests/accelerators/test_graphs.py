@@ -106,36 +106,23 @@ def test_that_check_fails_for_a_choice_on_the_device():
     assert ("StatelessRandomUniformV2", "alg", "SelectV2") in copied_to_the_host(graph)
 
 
-def is_small(shape, model):
-    """Whether a shape is that of row sums, or of the factors of a matrix of low rank."""
-    kernels = [
-        v.shape for layer in model.layers for v in layer.variables if v.shape.rank >= 2
-    ]
-    sizes = [int(tf.TensorShape(kernel).num_elements()) for kernel in kernels]
-    longest = max(int(max(kernel)) for kernel in kernels)
-    size = tf.TensorShape(shape).num_elements()
-    # The factors of rank 2 that `k_tied` has.
-    return size is not None and size <= min(2 * longest, max(sizes) // 4)
+def large_doubles(graph, model):
+    """Returns the shapes in double precision that are neither row sums nor thin factors."""
+    kernels = [w.shape for w in model.weights if len(w.shape) > 1]
+    rows_or_columns = max(max(kernel) for kernel in kernels)
+    # The factors of a `k_tied` posterior of rank 2.
+    most = 2 * max(rows_or_columns, BATCH)
+    shapes = {tf.TensorShape(shape) for _, shape in doubles(graph)}
+    return {
+        tuple(s) for s in shapes if not s.is_fully_defined() or s.num_elements() > most
+    }
 
 
 @with_models
 def test_double_precision_is_for_scalars_and_sums_of_rows(name):
-    if name in NOISE_STRUCTURES:
-        expected = set()
-        found = doubles(training_graph(MODELS[name]()))
-    else:
-        model = MODELS[name]()
-        expected = set()
-        found = {
-            (op, shape)
-            for op, shape in doubles(training_graph(model))
-            if not is_small(shape, model)
-        }
-    assert found == expected
-
-
-def test_predictions_need_no_double_precision():
-    assert doubles(prediction_graph(MODELS[QUICK[0]]())) == set()
+    model = MODELS[name]()
+    for graph in GRAPHS.values():
+        assert large_doubles(graph(model), model) == set()
 
 
 def test_that_check_finds_a_kernel_in_double_precision():
@@ -147,6 +134,4 @@ def test_that_check_finds_a_kernel_in_double_precision():
             return super().call(inputs)
 
     model = compiled([tfvn.VarianceDense(31), Double(31)], (37,))
-    large = {s for _, s in doubles(training_graph(model)) if not is_small(s, model)}
-    assert large == {(37, 31)}
-    assert BATCH not in (37, 31)
+    assert large_doubles(training_graph(model), model) == {(37, 31)}

@@ -24,9 +24,7 @@ def operations(concrete):
 
 def without_gpu_kernel(concrete):
     """Returns the operations that a GPU has no kernel for, as `"Op(T=float32)"`."""
-    return sorted(
-        {_named(op) for op in operations(concrete) if gpu_kernel(op) is None}
-    )
+    return sorted({_named(op) for op in operations(concrete) if gpu_kernel(op) is None})
 
 
 def gpu_kernel(op):

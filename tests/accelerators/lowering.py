@@ -97,7 +97,6 @@ def lower_export(model, num_samples=3, **options):
     x, _ = batch_of(model)
     (name,) = endpoints.specs
     inputs = {name: x, "seed": tf.zeros((len(x), 2), tf.int32)}
-    variables = _read_by(model)
     signatures = {
         "seeded": lambda tensors: endpoints._draw(tensors, SUMMARY),
         "samples": lambda tensors: endpoints._draw(tensors, ("samples",)),

@@ -23,19 +23,24 @@ import tfvn
 POSTERIORS = harness.posterior_labels()
 
 
-def some(cases, *representatives):
-    """Returns cases of which `make test` takes only a few."""
+def some(cases, representative):
+    """Returns cases, of which `make test` takes only one."""
     return [
-        case
-        if case in representatives
-        else pytest.param(*case, marks=pytest.mark.exhaustive)
+        pytest.param(
+            *case,
+            id="-".join(case),
+            marks=() if case == representative else pytest.mark.exhaustive,
+        )
         for case in cases
     ]
 
 
 @pytest.mark.parametrize(
     ("op", "posterior"),
-    some(((op, posterior) for op in OPS for posterior in POSTERIORS), ("Dense", "k_tied/2")),
+    some(
+        ((op, posterior) for op in OPS for posterior in POSTERIORS),
+        ("Dense", "k_tied/2"),
+    ),
 )
 def test_training_with_every_estimator(op, posterior):
     program = lower_training(estimators_of(op, posterior))

@@ -7,6 +7,7 @@ our counters want real variables, and are replaced while a function is traced.
 """
 
 import contextlib
+from importlib import metadata
 from unittest import mock
 
 import keras
@@ -20,6 +21,10 @@ from tfvn.prediction.sampler import Sampler
 from tfvn.serving.endpoints import SUMMARY, Endpoints, _with_fresh_seeds
 from tfvn.training import elbo
 
+# Google's wheel for TPUs lowers for TPUs only, all others for GPUs.
+_INSTALLED = {distribution.name for distribution in metadata.distributions()}
+PLATFORM = "TPU" if _INSTALLED & {"tensorflow-tpu", "tensorflow_tpu"} else "GPU"
+
 # The methods that Keras has again for TensorFlow, in terms of `tf.Variable`. Those of the
 # base class need only `keras.Variable.assign`.
 _METHODS = (
@@ -31,7 +36,7 @@ _METHODS = (
 )
 
 
-def lower(function, *arguments, variables=(), platform="GPU"):
+def lower(function, *arguments, variables=(), platform=PLATFORM):
     """Returns the HLO of a function, or raises `ValueError` if XLA cannot lower it.
 
     Args:

@@ -60,10 +60,13 @@ def estimators_of(op, posterior):
     make, shape = OPS[op]
     law, recurrent = harness.law_of(posterior), op == "LSTM"
     table = support.RECURRENT_ESTIMATORS if recurrent else support.ESTIMATORS
+    made = harness.make_posterior(posterior)
     layers = [
-        make(posterior=harness.make_posterior(posterior), estimator=estimator)
+        make(posterior=made, estimator=estimator)
         for estimator in table
         if support.lookup(table, estimator, law).supported
+        # Nothing is learned from weights that are all zero; Keras warns of it.
+        and not (estimator == "mean" and made.zero_mean)
     ]
     return compiled(layers, shape)
 

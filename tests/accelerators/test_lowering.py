@@ -1,4 +1,4 @@
-"""XLA lowers all steps of all layers for a GPU, which this machine need not have.
+"""XLA lowers all steps of all layers for a GPU or a TPU, which this machine need not have.
 
 That a program can be lowered means that each of its ops has a translation for the platform.
 It does not say that the program is compiled, run, fast or right there.
@@ -8,7 +8,7 @@ import harness
 import keras
 import pytest
 import tensorflow as tf
-from lowering import lower, lower_export, lower_prediction, lower_training
+from lowering import PLATFORM, lower, lower_export, lower_prediction, lower_training
 from side_by_side import (
     NOISE_STRUCTURES,
     OPS,
@@ -113,7 +113,8 @@ class Python(keras.layers.Layer):
 @pytest.mark.parametrize(("layer", "op"), [(Dawsn, "Dawsn"), (Python, "EagerPyFunc")])
 def test_the_check_fails_for_an_op_that_xla_does_not_have(layer, op):
     model = compiled([tfvn.VarianceDense(3), layer()], (4,))
-    with pytest.raises(ValueError, match=f"No registered '{op}' OpKernel for XLA_GPU"):
+    wanted = f"No registered '{op}' OpKernel for XLA_{PLATFORM}"
+    with pytest.raises(ValueError, match=wanted):
         lower_training(model)
 
 

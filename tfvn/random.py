@@ -20,10 +20,9 @@ from tfvn.utils import private, private_training
 # so that replicas get unrelated Philox keys.
 _REPLICA_STRIDE = -1640531527
 
-# TensorFlow's numbers for algorithms. Only XLA has the second, which takes half the
-# time.
+# TensorFlow's numbers for algorithms. The next, `_PHILOX + 1`, is ThreeFry: only XLA has it,
+# and it takes half the time there.
 _PHILOX = 1
-_THREEFRY = 2
 
 # The devices of an op, unless XLA compiles it.
 _DEVICES = ["CPU", "GPU"]
@@ -189,7 +188,7 @@ def normal(shape: Any, seed: Tensor, dtype: Any = "float32") -> Tensor:
                 lambda: _box_muller(uniform[0], uniform[1]),
                 lambda: _invert(uniform, seed),
             ]
-            noise = tf.switch_case(tf.cast(is_compiled, tf.int32), transforms)
+            noise = tf.switch_case(is_compiled, transforms)
     return tf.cast(tf.reshape(tf.reshape(noise, [-1])[:size], shape), dtype)
 
 
@@ -242,19 +241,23 @@ def _draw(shape: Any, seed: Tensor, dtype: Any) -> Tensor:
 def _source(seed: Tensor) -> dict[str, Tensor]:
     """Returns the arguments of TensorFlow's random ops for a seed."""
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
-    algorithm = tf.where(_is_compiled(), _THREEFRY, _PHILOX)
-    return {"key": key, "counter": counter, "alg": algorithm}
+    return {"key": key, "counter": counter, "alg": _PHILOX + _is_compiled()}
 
 
 def _is_compiled() -> Tensor | bool:
-    """Returns whether XLA compiles the current trace, or a tensor that tells at run time."""
+    """Returns whether XLA compiles the current trace, or a tensor that tells at run time.
+
+    The tensor is 1 or 0. Ops on a GPU wait for it in the memory of the host, where
+    TensorFlow adds and compares int32 numbers, but does not cast or select them.
+    """
     if tf.executing_eagerly():
         return False
     known = passes.current().is_compiled
     if known is not None:
         return known
-    # For a compiled op the index says that it is on none of the devices.
-    return tf.raw_ops.DeviceIndex(device_names=_DEVICES) == len(_DEVICES)
+    # For a compiled op the index says that it is on none of the devices, 2.
+    index = tf.raw_ops.DeviceIndex(device_names=_DEVICES)
+    return tf.maximum(index, len(_DEVICES) - 1) - (len(_DEVICES) - 1)
 
 
 def _one(seed: Tensor, dtype: Any) -> Tensor:

@@ -22,6 +22,10 @@ def map_blocks(
     Returns:
         A structure as `results`, with the rows of all blocks.
     """
+    known = tensors[0].shape[0]
+    if known is not None and known <= size:
+        # XLA does not know the sizes of the blocks of a loop.
+        return function(tensors, tf.constant(0))
     rows = tf.shape(tensors[0])[0]
     count = (rows + size - 1) // size
     arrays = [

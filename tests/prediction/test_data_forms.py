@@ -382,6 +382,38 @@ def test_models(case):
     assert_as_keras(make(), x)
 
 
+def scipy_with_duplicates(columns, values):
+    """Rows whose entries are not in order, and of which one occurs twice."""
+    ends = np.arange(len(values) + 1) * len(columns)
+    entries = (values.ravel(), np.tile(columns, len(values)), ends)
+    return sparse.csr_matrix(entries, (len(values), FEATURES))
+
+
+def tensor_out_of_order(columns, values):
+    dense = scipy_with_duplicates(columns, values).toarray()
+    indices = np.argwhere(dense)[::-1]
+    return tf.SparseTensor(indices, dense[tuple(indices.T)], dense.shape)
+
+
+@pytest.mark.parametrize("make", [scipy_with_duplicates, tensor_out_of_order])
+def test_sparse_rows_in_several_batches(make):
+    columns = [2, 0, 2]
+    values = np.random.default_rng(4).normal(size=(50, 3)).astype("float32")
+    model, x = OfSparse(), make(columns, values)
+    received = predict(model, lambda: x, batch_size=8)
+    dense = np.zeros((50, FEATURES), "float32")
+    np.add.at(dense, (slice(None), columns), values)
+    np.testing.assert_allclose(received, dense @ model.kernel.numpy(), atol=1e-5)
+
+
+def test_a_scipy_matrix_stays_as_it_is():
+    x = scipy_with_duplicates([2, 0, 2], np.ones((4, 3), "float32"))
+    before = x.copy()
+    tfvn.mean_predict(one_input(), x)
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(x, name), getattr(before, name))
+
+
 class TestLengthsThatDiffer:
     """Batches of sequences of several lengths, from a generator."""
 

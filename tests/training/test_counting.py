@@ -84,6 +84,17 @@ class TestCounting:
         np.testing.assert_allclose(first, np.arange(6) / 12, rtol=1e-5)
         np.testing.assert_allclose(second, 0.5 + np.arange(12) / 24, rtol=1e-5)
 
+    def test_interrupted_epoch_counts_as_one(self):
+        class Interrupt(keras.callbacks.Callback):
+            def on_train_batch_end(self, batch, logs=None):
+                raise KeyboardInterrupt
+
+        model = compiled(LinearAnnealing(epochs=4))
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, Y, batch_size=16, callbacks=[Interrupt()], verbose=0)
+        found = weights(model, X, Y, batch_size=16)
+        np.testing.assert_allclose(found, 0.25 + np.arange(3) / 12, rtol=1e-5)
+
     def test_reweighting_in_a_second_run(self):
         model = compiled(MinibatchReweighting(0.5))
         first = weights(model, X, Y, batch_size=16, epochs=1)

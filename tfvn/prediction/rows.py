@@ -36,8 +36,9 @@ class SparseRows:
     @classmethod
     def from_scipy(cls, matrix: Any) -> "SparseRows":
         """Returns the rows of a sparse matrix or array of SciPy."""
-        # The compressed format sorts by rows, and the next line merges duplicates.
-        matrix = matrix.tocsr()
+        # The compressed format sorts by rows, and the next line merges duplicates, in a
+        # copy, because a compressed matrix may be the caller's own.
+        matrix = matrix.tocsr().copy()
         matrix.sum_duplicates()
         matrix = matrix.tocoo()
         indices = np.stack([matrix.row, matrix.col], axis=1).astype("int64")

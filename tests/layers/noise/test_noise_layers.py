@@ -357,6 +357,8 @@ def test_residual_passes_masks_on(structure):
     inputs = embedding(np.array([[1, 2, 0, 3], [4, 0, 0, 0]]))
     quiet = layer(inputs)
     np.testing.assert_allclose(layer(inputs, training=True), quiet, atol=1e-6)
+    with passes.changed(draws_noise=True):
+        np.testing.assert_allclose(layer(inputs), quiet, atol=1e-6)
     unmasked = layer(tf.identity(inputs))
     assert np.any(np.abs(unmasked - quiet) > 1e-4)
 

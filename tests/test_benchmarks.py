@@ -1,0 +1,93 @@
+"""The benchmark of growing layers: what it calculates, that it continues, and that it runs."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def scale(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("scale")
+
+
+@pytest.fixture
+def report(scale):
+    return importlib.import_module("scale_report")
+
+
+def test_bytes_and_time_of_an_all_reduce(report):
+    width = 16_384
+    point = report.Point(width=width)
+    assert report.gradient_bytes(point._replace(layer="keras")) == 4 * width**2
+    assert report.gradient_bytes(point) == 4 * (width**2 + 2 * (width + width))
+    assert report.gradient_bytes(point._replace(layer="mean_field")) == 8 * width**2
+    assert report.all_reduce_seconds(1000, 1, 10.0) == 0.0
+    # Of two workers, each sends half of the numbers to be added and half of the sums.
+    assert report.all_reduce_seconds(1000, 2, 10.0) == 100.0
+    assert report.all_reduce_seconds(1000, 512, 10.0) == pytest.approx(199.6, abs=0.1)
+
+
+def test_exponent_of_a_power(report):
+    assert report.exponent([1, 2, 4], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
+
+
+def test_a_sweep_changes_one_factor(report):
+    base = report.Point()
+    points = report.sweep("rank", base)
+    assert list(points) == ["k_tied"]
+    assert [p.rank for p in points["k_tied"]] == list(report.SWEEPS["rank"][0])
+    assert {p._replace(rank=2) for p in points["k_tied"]} == {base}
+
+
+def test_continues_after_an_interruption(scale, tmp_path, monkeypatch):
+    path, measured = tmp_path / "new" / "scale.json", []
+
+    def in_process(point, epochs):
+        if len(measured) == 3:
+            raise KeyboardInterrupt
+        measured.append(point)
+        return {"seconds": float(len(measured)), "epochs": epochs}
+
+    monkeypatch.setattr(scale, "in_process", in_process)
+    points = [scale.Point(width=1), scale.Point(width=2)]
+    with pytest.raises(KeyboardInterrupt):
+        scale.measure_all(points, path, rounds=2, epochs=5)
+    # Every point once before any twice.
+    assert [point.width for point in measured] == [1, 2, 1]
+    assert len(json.loads(path.read_text())[str(points[0])]) == 2
+    measured[:] = []
+    results = scale.measure_all(points, path, rounds=2, epochs=5)
+    assert [point.width for point in measured] == [2]
+    assert results == json.loads(path.read_text())
+    assert [len(record) for record in results.values()] == [2, 2]
+
+
+@pytest.mark.exhaustive
+def test_runs(tmp_path):
+    output, figure = tmp_path / "scale.json", tmp_path / "scale.png"
+    command = [sys.executable, ROOT / "benchmarks" / "scale.py", "--quick"]
+    command += ["--output", output, "--figure", figure]
+
+    def run():
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    shown = run()
+    for figures in json.loads(output.read_text()).values():
+        (point,) = figures
+        assert point["seconds"] > 0
+        assert point["peak_gib"] >= point["loaded_gib"] > 0.1
+    assert figure.stat().st_size > 10_000
+    assert "| width | mean_field |" in shown
+    assert "| k_tied 16 |" in shown
+    assert "Calculated, not measured" in shown
+    # Nothing is measured twice.
+    assert "round 1" in shown
+    assert "round 1" not in run()

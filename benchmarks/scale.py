@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from scale_report import (
     BIG,
+    MEAN_FIELD,
     SWEEPS,
     TIED,
     TWIN,
@@ -202,7 +203,7 @@ def main() -> None:
     )
     parser.add_argument("--big", action="store_true", help="16,384 x 16,384 only")
     parser.add_argument("--calculate", action="store_true", help="measure nothing")
-    parser.add_argument("--factor", choices=SWEEPS, help="one sweep only")
+    parser.add_argument("--factor", choices=list(SWEEPS), help="one sweep only")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each point")
     parser.add_argument("--epochs", type=int, default=4, help="timed in each process")
     parser.add_argument("--bandwidth", type=float, default=100.0, help="Gbit/s")
@@ -219,9 +220,10 @@ def main() -> None:
     if options.quick:
         options.rounds = options.epochs = 1
         base = base._replace(width=8, batch=4)
-        big = [point._replace(width=16) for point in BIG]
-        SWEEPS.update(width=((8, 16), SWEEPS["width"][1]), batch=((4, 8), (TIED,)))
-        SWEEPS.update(rank=((1, 2), (TIED,)), draws=((1, 2), (TIED,)))
+        big = [point._replace(width=16, batch=4) for point in BIG]
+        SWEEPS.clear()
+        SWEEPS["width"] = (8, 16), (TIED, MEAN_FIELD)
+        SWEEPS["replicas"] = (1, 2), (TIED,)
         output = figure = pathlib.Path("results/benchmarks/scale.json")
     output = options.output or output
     figure = options.figure or figure.with_suffix(".png")
@@ -237,7 +239,7 @@ def main() -> None:
     if options.big or options.quick:
         report_big(results, big)
     if not options.big:
-        report_calculation(results, list(SWEEPS["width"][0]), options.bandwidth)
+        report_calculation(results, base, options.bandwidth)
 
 
 if __name__ == "__main__":

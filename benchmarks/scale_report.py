@@ -1,6 +1,7 @@
 """The points of `benchmarks/scale.py`, its tables, its plot and its calculation."""
 
 import pathlib
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -173,35 +174,43 @@ def all_reduce_seconds(size: int, workers: int, bandwidth: float) -> float:
     return 2 * (workers - 1) / workers * size / bandwidth
 
 
-def report_calculation(
-    results: dict[str, Any], widths: list[int], gigabits: float
-) -> None:
-    """Prints the step time of several workers, whose batches are each that of one."""
-    measured = {
-        (layer, width): best(results, Point(layer, width))
-        for layer in (TIED, MEAN_FIELD)
-        for width in widths
+def report_calculation(results: dict[str, Any], base: Point, gigabits: float) -> None:
+    """Prints the step time of several workers, whose batches are each that of one.
+
+    Args:
+        results: What was measured.
+        base: The point of which the sweep over widths changes the width.
+        gigabits: Gbit per second that a worker sends, and receives at the same time.
+    """
+    measured = curves(results, base, "cpu_seconds").get("width", {})
+    times = {
+        (layer, width): seconds
+        for layer, (widths, figures) in measured.items()
+        for width, seconds in zip(widths, figures, strict=True)
     }
-    # The largest width at which the time of both was measured.
-    known = [w for w in widths if measured[TIED, w] and measured[MEAN_FIELD, w]]
-    print(f"\nCalculated, not measured: {gigabits:g} Gbit/s for each worker\n")
+    both = [w for w in SWEEPS["width"][0] if {(TIED, w), (MEAN_FIELD, w)} <= set(times)]
     print(
-        "| workers | width | bytes, k_tied | bytes, mean_field | all-reduce, s | step, s |"
+        f"\nCalculated, not measured, with {gigabits:g} Gbit/s for each worker; each pair "
+        "is k-tied, mean-field\n"
     )
+    print("| width | workers | GB of gradients | all-reduce, s | step, CPU s | ratio |")
     print("| --- | --- | --- | --- | --- | --- |")
-    for width in dict.fromkeys([*known[-1:], BIG[0].width]):
+    for width in dict.fromkeys([*both[-1:], BIG[0].width]):
+        pair = [base._replace(layer=layer, width=width) for layer in (TIED, MEAN_FIELD)]
+        sizes = [gradient_bytes(point) for point in pair]
         for workers in (1, 8, 64, 512):
-            pair = [Point(layer, width) for layer in (TIED, MEAN_FIELD)]
-            sizes = [gradient_bytes(point) for point in pair]
-            reduces = [
-                all_reduce_seconds(s, workers, gigabits * 1e9 / 8) for s in sizes
-            ]
-            step = ""
-            if width in known:
-                times = [measured[point.layer, width]["seconds"] for point in pair]
-                sums = [a + b for a, b in zip(times, reduces, strict=True)]
-                step = f"{sums[0]:.3g}, {sums[1]:.3g}"
-            print(
-                f"| {workers} | {width:,} | {sizes[0]:,} | {sizes[1]:,} "
-                f"| {reduces[0]:.3g}, {reduces[1]:.3g} | {step} |"
-            )
+            waits = [all_reduce_seconds(s, workers, gigabits * 1e9 / 8) for s in sizes]
+            cells = [f"{width:,}", f"{workers}", in_pair(s / 1e9 for s in sizes)]
+            cells += [in_pair(waits), "", ""]
+            if width in both:
+                steps = [
+                    wait + times[point.layer, width]
+                    for wait, point in zip(waits, pair, strict=True)
+                ]
+                cells[-2:] = in_pair(steps), f"{steps[1] / steps[0]:.2f}"
+            print("| " + " | ".join(cells) + " |")
+
+
+def in_pair(figures: Iterable[float]) -> str:
+    """Returns figures with three digits each."""
+    return ", ".join(f"{figure:.3g}" for figure in figures)

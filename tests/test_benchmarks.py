@@ -69,6 +69,35 @@ def test_continues_after_an_interruption(scale, tmp_path, monkeypatch):
     assert [len(record) for record in results.values()] == [2, 2]
 
 
+def test_tables_and_plot(report, tmp_path, capsys):
+    base = report.Point()
+    results = {}
+    for factor in report.SWEEPS:
+        for layer, points in report.sweep(factor, base).items():
+            for point in points:
+                # Time grows as the square of the width, memory as the width.
+                cost = (2.0 if layer == "mean_field" else 1.0) * point.width**2 * 1e-6
+                figures = {"seconds": 2 * cost, "cpu_seconds": cost, "loaded_gib": 1.0}
+                figures["peak_gib"] = 1.0 + point.width * 1e-3
+                results[str(point)] = [{**figures, "seconds": 5 * cost}, figures]
+    figure = tmp_path / "new" / "scale.png"
+    report.report_sweeps(results, base, figure)
+    report.report_calculation(results, base, 100.0)
+    report.report_big(
+        results, [base._replace(layer="keras"), base._replace(width=2048)]
+    )
+    shown = capsys.readouterr().out
+    assert figure.stat().st_size > 10_000
+    assert "| 0.524, 2.1, 8.39, 33.6 | 2.00 | 2.00 |" in shown
+    assert "| 0.512, 1.02, 2.05, 4.1 | 1.00 | 1.00 |" in shown
+    # 4096 * 4100 float32 gradients: 67 MB at 12.5 GB/s, of which a ring moves twice 7 / 8.
+    assert (
+        "| 4,096 | 8 | 0.0672, 0.134 | 0.0094, 0.0188 | 16.8, 33.6 | 2.00 |" in shown
+    )
+    assert "| 16,384 | 8 | 1.07, 2.15 | 0.15, 0.301 |  |  |" in shown
+    assert "| k_tied 2,048 | 3.05 | 1.51 | 8.39 | 4.00 | 4.19 | 4.00 |" in shown
+
+
 @pytest.mark.exhaustive
 def test_runs(tmp_path):
     output, figure = tmp_path / "scale.json", tmp_path / "scale.png"
@@ -85,7 +114,7 @@ def test_runs(tmp_path):
         assert point["seconds"] > 0
         assert point["peak_gib"] >= point["loaded_gib"] > 0.1
     assert figure.stat().st_size > 10_000
-    assert "| width | mean_field |" in shown
+    assert "| width | mean_field | 8, 16 |" in shown
     assert "| k_tied 16 |" in shown
     assert "Calculated, not measured" in shown
     # Nothing is measured twice.

@@ -122,8 +122,8 @@ def _sum_of_logs_of_products(left: Tensor, right: Tensor) -> Any:
 
 @tf.custom_gradient
 def _sum_over_blocks(left: Tensor, right: Tensor) -> Any:
-    # The slopes are small and computed at once: to form the products once more, for the
-    # gradient, would cost a third of the time.
+    # The slopes of a block are computed with its logarithms, because to form the products
+    # again for the gradient takes longer. A graph without a gradient leaves the slopes out.
     def of_block(block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         products = tf.matmul(block, right, transpose_b=True)
         slopes = _slopes(tf.math.reciprocal(products), block, right)

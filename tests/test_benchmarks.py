@@ -14,6 +14,9 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture
 def scale(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    # Imported anew, because `--quick` changes the sweeps.
+    for name in ("scale", "scale_report"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return importlib.import_module("scale")
 
 
@@ -91,11 +94,27 @@ def test_tables_and_plot(report, tmp_path, capsys):
     assert "| 0.524, 2.1, 8.39, 33.6 | 2.00 | 2.00 |" in shown
     assert "| 0.512, 1.02, 2.05, 4.1 | 1.00 | 1.00 |" in shown
     # 4096 * 4100 float32 gradients: 67 MB at 12.5 GB/s, of which a ring moves twice 7 / 8.
-    assert (
-        "| 4,096 | 8 | 0.0672, 0.134 | 0.0094, 0.0188 | 16.8, 33.6 | 2.00 |" in shown
-    )
+    assert "| 4,096 | 8 | 0.0672, 0.134 | 0.0094, 0.0188 | 16.8, 33.6 | 2.00 |" in shown
     assert "| 16,384 | 8 | 1.07, 2.15 | 0.15, 0.301 |  |  |" in shown
     assert "| k_tied 2,048 | 3.05 | 1.51 | 8.39 | 4.00 | 4.19 | 4.00 |" in shown
+
+
+def test_quick_options(scale, tmp_path, monkeypatch, capsys):
+    def in_process(point, epochs):
+        seconds = float(point.width * epochs)
+        figures = dict.fromkeys(("seconds", "cpu_seconds"), seconds)
+        return {**figures, "loaded_gib": 1.0, "peak_gib": 1.5}
+
+    monkeypatch.setattr(scale, "in_process", in_process)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["scale.py", "--quick"])
+    scale.main()
+    shown = capsys.readouterr().out
+    assert "| width | mean_field | 8, 16 | 8, 16 | 1.00 | 1.00 |" in shown
+    assert "| keras 16 | 1.50 | 1.00 |" in shown
+    assert "| 16 | 512 | " in shown
+    folder = tmp_path / "results" / "benchmarks"
+    assert sorted(path.name for path in folder.iterdir()) == ["scale.json", "scale.png"]
 
 
 @pytest.mark.exhaustive

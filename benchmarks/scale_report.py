@@ -182,12 +182,10 @@ def report_calculation(results: dict[str, Any], base: Point, gigabits: float) ->
         base: The point of which the sweep over widths changes the width.
         gigabits: Gbit per second that a worker sends, and receives at the same time.
     """
-    measured = curves(results, base, "cpu_seconds").get("width", {})
-    times = {
-        (layer, width): seconds
-        for layer, (widths, figures) in measured.items()
-        for width, seconds in zip(widths, figures, strict=True)
-    }
+    times = {}
+    for layer, points in sweep("width", base).items():
+        found = [(point.width, best(results, point)) for point in points]
+        times.update({(layer, w): f["cpu_seconds"] for w, f in found if f is not None})
     both = [w for w in SWEEPS["width"][0] if {(TIED, w), (MEAN_FIELD, w)} <= set(times)]
     print(
         f"\nCalculated, not measured, with {gigabits:g} Gbit/s for each worker; each pair "

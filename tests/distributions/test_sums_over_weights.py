@@ -1,10 +1,12 @@
 """Sums over the weights, and the gradients that are written down for them."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from kl_references import value_and_gradients
 
+import tfvn
 from tfvn.distributions import sums_over_weights as sums
 
 
@@ -105,3 +107,105 @@ def test_are_exact_where_divergences_cancel(jit_compile):
     exponents = log_variance.astype("float64")
     exact = 0.5 * np.sum(np.expm1(exponents) - exponents)
     assert float(divergence(tf.constant(log_variance))) == pytest.approx(exact, abs=0.1)
+
+
+# Shapes that one row more or less would divide into blocks of 12 products, ranks, and a
+# matrix whose single row is longer than a block.
+BLOCKED = [(24, 3, 1), (25, 3, 2), (3, 25, 2), (23, 4, 3), (17, 13, 2), (7, 5, 3)]
+
+
+@pytest.mark.parametrize("jit_compile", [None, True])
+@pytest.mark.parametrize("shape", BLOCKED)
+def test_logs_of_products_in_blocks(shape, jit_compile, monkeypatch):
+    rows, columns, rank = shape
+    factors = positive(rows, rank), positive(columns, rank)
+    whole, whole_slopes = value_and_gradients(sums.sum_of_logs_of_products, *factors)
+    monkeypatch.setattr(sums, "BLOCK", 12)
+    value, slopes = value_and_gradients(
+        sums.sum_of_logs_of_products, *factors, jit_compile=jit_compile
+    )
+    left, right = (factor.astype("float64") for factor in factors)
+    inverse = 1.0 / (left @ right.T)
+    expected = (inverse @ right, inverse.T @ left)
+    assert float(value) == pytest.approx(-np.sum(np.log(inverse)), rel=1e-6)
+    np.testing.assert_allclose(value, whole, rtol=1e-6)
+    for slope, exact, other in zip(slopes, expected, whole_slopes, strict=True):
+        np.testing.assert_allclose(slope, exact, rtol=1e-5)
+        np.testing.assert_allclose(slope, other, rtol=1e-5)
+
+
+@pytest.mark.parametrize("jit_compile", [None, True])
+def test_logs_in_blocks_may_be_used_twice(jit_compile, monkeypatch):
+    monkeypatch.setattr(sums, "BLOCK", 12)
+    left, right = positive(25, 2), positive(3, 2)
+
+    def use(left, right):
+        logs = sums.sum_of_logs_of_products(left, right)
+        return tf.square(logs) + 2.0 * logs + sums.sum_of_logs_of_products(left, left)
+
+    def plain(left, right):
+        logs = plain_sum(tf.math.log(products(left, right)))
+        more = plain_sum(tf.math.log(products(left, left)))
+        return tf.square(logs) + 2.0 * logs + more
+
+    value, slopes = value_and_gradients(use, left, right, jit_compile=jit_compile)
+    expected, references = value_and_gradients(plain, left, right)
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    for slope, reference in zip(slopes, references, strict=True):
+        np.testing.assert_allclose(slope, reference, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_second_derivatives_of_logs_in_blocks(in_graph, monkeypatch):
+    left, right = tf.constant(positive(7, 2)), tf.constant(positive(3, 2))
+
+    def curvature():
+        with tf.GradientTape() as outer:
+            outer.watch(left)
+            with tf.GradientTape() as inner:
+                inner.watch(left)
+                logs = sums.sum_of_logs_of_products(left, right)
+            slope = inner.gradient(logs, left)
+        return outer.gradient(slope, left)
+
+    # Of the sum of the slopes: -sum_j r_jk sum_l r_jl / s_ij^2.
+    exact = -(
+        (1.0 / products(left, right) ** 2) @ (right * tf.reduce_sum(right, 1)[:, None])
+    )
+    for block in (6, 2**20):
+        monkeypatch.setattr(sums, "BLOCK", block)
+        found = tf.function(curvature)() if in_graph else curvature()
+        np.testing.assert_allclose(found, exact, rtol=1e-4)
+
+
+def test_a_small_layer_is_one_block_and_a_large_one_a_loop():
+    def ops(rows):
+        function = tf.function(sums.sum_of_logs_of_products)
+        spec = tf.TensorSpec((rows, 2))
+        graph = function.get_concrete_function(spec, spec).graph
+        return [op for op in graph.get_operations() if op.type.endswith("While")]
+
+    assert not ops(1024)
+    (loop,) = ops(1025)
+    # No matrix of products enters or leaves the loop.
+    sizes = [tensor.shape.num_elements() for tensor in (*loop.inputs, *loop.outputs)]
+    assert max(size or 0 for size in sizes) < 4 * 2 * 1025
+
+
+def test_mixed_precision_layer_in_blocks(monkeypatch):
+    x = positive(4, 9)
+
+    def gradients(block):
+        monkeypatch.setattr(sums, "BLOCK", block)
+        keras.utils.set_random_seed(3)
+        layer = tfvn.KTiedDense(7, kl_weight=1.0, dtype="mixed_bfloat16")
+        layer.build(x.shape)
+        with tf.GradientTape() as tape:
+            divergence = layer.kl_divergence()
+        return divergence, tape.gradient(divergence, layer.trainable_variables[:3])
+
+    (value, slopes), (expected, references) = gradients(10), gradients(2**20)
+    assert value.dtype == tf.float32
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    for slope, reference in zip(slopes, references, strict=True):
+        np.testing.assert_allclose(slope, reference, rtol=1e-5)

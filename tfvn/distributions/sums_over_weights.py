@@ -11,6 +11,11 @@ import tensorflow as tf
 
 Tensor = Any
 
+# How many products of the factors of k-tied scales are formed at a time, and how many such
+# blocks may exist at once. Smaller blocks cost more time, because starting an op takes some.
+BLOCK = 2**20
+_PARALLEL_BLOCKS = 4
+
 
 class Exponentials(NamedTuple):
     """The exponentials of a tensor, their sum, and the sum of the exponents."""
@@ -85,18 +90,72 @@ def sum_of_logs(x: Tensor) -> Any:
     return _sum(tf.math.log(x)), lambda upstream: tf.cast(upstream, x.dtype) / x
 
 
+def sum_of_logs_of_products(left: Tensor, right: Tensor) -> Tensor:
+    """Returns the sum of the logarithms of `left @ transpose(right)`.
+
+    A large matrix of products is never kept: blocks of its rows are formed one after the
+    other.
+
+    Args:
+        left: A matrix `(rows, rank)` of known shape.
+        right: A matrix `(columns, rank)` of known shape.
+    """
+    left, right = tf.convert_to_tensor(left), tf.convert_to_tensor(right)
+    if left.shape[0] * right.shape[0] <= BLOCK:
+        return _sum_of_logs_of_products(left, right)
+    if left.shape[0] < right.shape[0]:
+        # The sum is the same, and rows are short enough for several in a block.
+        left, right = right, left
+    return _sum_over_blocks(left, right)
+
+
 @tf.custom_gradient
-def sum_of_logs_of_products(left: Tensor, right: Tensor) -> Any:
-    """Returns the sum of the logarithms of `left @ transpose(right)`."""
+def _sum_of_logs_of_products(left: Tensor, right: Tensor) -> Any:
     products = tf.matmul(left, right, transpose_b=True)
 
     def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
         slope = tf.cast(upstream, products.dtype) / products
-        # Computed as the transpose of a wide product, which is faster than a tall one.
-        slope_right = tf.transpose(tf.matmul(left, slope, transpose_a=True))
-        return tf.matmul(slope, right), slope_right
+        return _slopes(slope, left, right)
 
     return _sum(tf.math.log(products)), gradient
+
+
+@tf.custom_gradient
+def _sum_over_blocks(left: Tensor, right: Tensor) -> Any:
+    # The slopes of a block are computed with its logarithms, because to form the products
+    # again for the gradient takes longer. A graph without a gradient leaves the slopes out.
+    def of_block(block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        products = tf.matmul(block, right, transpose_b=True)
+        slopes = _slopes(tf.math.reciprocal(products), block, right)
+        return _sum(tf.math.log(products)), *slopes
+
+    rows, rank = left.shape
+    size = max(1, BLOCK // right.shape[0])
+    rest = rows % size
+    sums, lefts, rights = tf.map_fn(
+        of_block,
+        tf.reshape(left[: rows - rest], [-1, size, rank]),
+        # Some ops use one core; as many blocks as this may exist at once.
+        parallel_iterations=_PARALLEL_BLOCKS,
+        fn_output_signature=(tf.float64, left.dtype, right.dtype),
+    )
+    value, slope_left, slope_right = of_block(left[rows - rest :])
+    value += tf.reduce_sum(sums)
+    slope_left = tf.concat([tf.reshape(lefts, [rows - rest, rank]), slope_left], axis=0)
+    slope_right += tf.reduce_sum(rights, axis=0)
+
+    def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
+        upstream = tf.cast(upstream, left.dtype)
+        return upstream * slope_left, upstream * slope_right
+
+    return value, gradient
+
+
+def _slopes(slope: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the slopes with respect to the factors from those of their products."""
+    # Computed as the transpose of a wide product, which is faster than a tall one.
+    slope_right = tf.transpose(tf.matmul(left, slope, transpose_a=True))
+    return tf.matmul(slope, right), slope_right
 
 
 def _sum(x: Tensor) -> Tensor:

@@ -129,7 +129,7 @@ def run_workers(families: list[str], count: int = 2) -> list[dict[str, Any]]:
                 config = {"cluster": {"worker": addresses}, "task": task}
                 command = [sys.executable, __file__, "--worker", str(path), *families]
                 environment = {**os.environ, "TF_CONFIG": json.dumps(config)}
-                workers.append(subprocess.Popen(command, env=environment))
+                workers.append(subprocess.Popen(command, env=environment))  # noqa: S603
             wait(workers)
             return [json.loads(path.read_text()) for path in paths]
         finally:

@@ -16,7 +16,8 @@ Tensor = Any
 
 def has_several_workers(strategy: tf.distribute.Strategy) -> bool:
     """Whether the replicas of a strategy are in several processes."""
-    return strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
+    count = strategy.num_replicas_in_sync
+    return count > 1 and count > len(strategy.extended.worker_devices)
 
 
 def check(model: keras.Model) -> None:

@@ -139,6 +139,16 @@ class BayesianTraining(BoundLoss):
         known = [weight for weight in weights if weight is not None]
         return [*self.training_state.variables, *known]
 
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        # `tf.train.Checkpoint` only finds variables that are attributes of layers, not those
+        # of posteriors, of seed generators and of the training.
+        children = super()._trackable_children(save_type, **kwargs)
+        if save_type != "checkpoint":
+            return children
+        state = [*self.variables, *self.training_state_variables]
+        numbered = {f"variable_{index}": value for index, value in enumerate(state)}
+        return {**children, **numbered}
+
     # The parts of the bound are not in `metrics`, because users loop over those.
 
     def reset_metrics(self) -> None:

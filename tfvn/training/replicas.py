@@ -165,4 +165,4 @@ def shared_seed(strategy: tf.distribute.Strategy) -> int:
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         return tf.where(replica == 0, drawn, 0)
 
-    return int(strategy.reduce("SUM", strategy.run(of_first), axis=None))
+    return int(strategy.reduce("SUM", strategy.run(tf.function(of_first)), axis=None))

@@ -248,3 +248,12 @@ class TestRefusals:
         monkeypatch.setattr(replicas, "has_several_workers", lambda strategy: True)
         with pytest.raises(ValueError, match=r"`shuffle=False`.* and shuffle=True"):
             model.fit(*arguments)
+
+    def test_warns_of_orders_without_a_seed(self, two_replicas, monkeypatch):
+        tf.random.set_seed(None)  # as in a script that sets no seed
+        batches = tf.data.Dataset.from_tensor_slices(data(4)).shuffle(4)
+        with two_replicas.scope():
+            model = compiled()
+        monkeypatch.setattr(replicas, "has_several_workers", lambda strategy: True)
+        with pytest.warns(UserWarning, match="pass the same `seed` to `shuffle`"):
+            model.fit(batches.batch(2), verbose=0)

@@ -220,8 +220,8 @@ class BayesianTraining(BoundLoss):
         x, are_arrays = data.x, data.are_arrays
         callbacks, backups = with_own_callbacks(callbacks, self, self._elbo)
         several = replicas.has_several_workers(self.distribute_strategy)
-        if several and shuffle:
-            replicas.check_can_shuffle(data)
+        if several:
+            replicas.check_order(data, shuffle)
         is_ordered = shuffle and are_arrays and not train_size.is_sparse(x)
         if is_ordered and (several or (backups and steps_per_epoch is None)):
             arrays = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)

@@ -302,9 +302,9 @@ class BayesianTraining(BoundLoss):
     def _maybe_symbolic_build(
         self, iterator: Any = None, data_batch: Any = None
     ) -> None:
+        replicas.check(self)
         if iterator is not None and self._distribute_strategy is not None:
-            with self.distribute_strategy.scope():
-                data_batch = private_training.batch_spec(iterator)
+            data_batch = private_training.batch_spec(iterator)
         super()._maybe_symbolic_build(iterator=None, data_batch=data_batch)
 
     def run_train_step(self, data: Any) -> dict[str, Tensor]:

@@ -38,8 +38,8 @@ def check(model: keras.Model) -> None:
     strategy = model.distribute_strategy
     if isinstance(strategy, tf.distribute.experimental.ParameterServerStrategy):
         raise ValueError(
-            "`fit`, `evaluate` and `predict` need replicas that take every step together, "
-            "which those of a `ParameterServerStrategy` do not; use "
+            "`fit` needs replicas that take every step together, which those of a "
+            "`ParameterServerStrategy` do not; use "
             "`tf.distribute.MultiWorkerMirroredStrategy`. Received: "
             f"strategy={type(strategy).__name__}"
         )
@@ -166,10 +166,10 @@ class LogVector:
     def unpack(self, vector: Tensor) -> dict[str, Tensor]:
         """Returns logs from the average of the vectors of all replicas."""
         sizes = [math.prod(shape) for shape in self._shapes]
-        parts = tf.split(tf.reshape(vector, [-1]), sizes)
-        return keras.tree.pack_sequence_as(
-            self._logs, list(map(tf.reshape, parts, self._shapes))
-        )
+        # The last part is empty, and there if there are no logs.
+        parts = tf.split(tf.reshape(vector, [-1]), [*sizes, 0])
+        flat = [tf.reshape(*pair) for pair in zip(parts, self._shapes, strict=False)]
+        return keras.tree.pack_sequence_as(self._logs, flat)
 
 
 def shared_seed(strategy: tf.distribute.Strategy) -> int:

@@ -224,6 +224,14 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r"MultiWorker.* Received: .*=Servers"):
             model.fit(*data())
 
+    def test_batch_normalization_of_no_rows(self, two_replicas):
+        with two_replicas.scope():
+            layers = [tfvn.MeanFieldDense(2), keras.layers.BatchNormalization()]
+            model = tfvn.Sequential([keras.Input((3,)), *layers])
+            model.compile("sgd", "mse")
+        with pytest.raises(ValueError, match="last batch has 1 of 33 rows for 2 rep"):
+            model.fit(*data(), batch_size=4)
+
     @pytest.mark.parametrize("kind", ["sparse", "batches"])
     def test_shuffling_other_data_than_arrays(self, kind, two_replicas, monkeypatch):
         class Batches(keras.utils.PyDataset):

@@ -220,6 +220,7 @@ class BayesianTraining(BoundLoss):
         x, are_arrays = data.x, data.are_arrays
         callbacks, backups = with_own_callbacks(callbacks, self, self._elbo)
         several = replicas.has_several_workers(self.distribute_strategy)
+        replicas.check_last_batch(self, data, batch_size)
         if several:
             replicas.check_order(data, shuffle)
         is_ordered = shuffle and are_arrays and not train_size.is_sparse(x)

@@ -44,6 +44,12 @@ def trained_ids(**options):
     return seen
 
 
+def with_backup(folder):
+    """Returns the ids of a run whose order of the data a backup decides."""
+    backup = tfvn.callbacks.BackupAndRestore(folder)
+    return trained_ids(callbacks=[backup])
+
+
 def noisy(seed):
     """Returns outputs of this worker with random weights."""
     with STRATEGY.scope():
@@ -122,6 +128,7 @@ def main(path):
         "weights": initial_weights(),
         "epochs": trained_ids(),
         "short epochs": trained_ids(steps_per_epoch=3),
+        "epochs with a backup": with_backup(path.with_suffix(".backup")),
         "noise": [noisy(seed) for seed in (5, 5)],
         "predicted": predicted(),
         "ensembles": ensembles(),

@@ -304,7 +304,7 @@ class BayesianTraining(BoundLoss):
         self, iterator: Any = None, data_batch: Any = None
     ) -> None:
         replicas.check(self)
-        if iterator is not None and self._distribute_strategy is not None:
+        if iterator is not None:
             data_batch = private_training.batch_spec(iterator)
         super()._maybe_symbolic_build(iterator=None, data_batch=data_batch)
 

@@ -86,7 +86,7 @@ class TestTwoWorkers:
             ]
             np.testing.assert_allclose(*noises, atol=1e-5)
 
-    def test_predict_all_rows_in_order(self, workers):
+    def test_predict_and_evaluate_all_rows(self, workers):
         for worker in workers:
             np.testing.assert_allclose(*worker["predicted"], rtol=1e-5)
 

@@ -146,7 +146,7 @@ class BayesianTraining(BoundLoss):
         if save_type != "checkpoint":
             return children
         state = [*self.variables, *self.training_state_variables]
-        numbered = {f"variable_{index}": value for index, value in enumerate(state)}
+        numbered = {f"tfvn_variable_{i}": value for i, value in enumerate(state)}
         return {**children, **numbered}
 
     # The parts of the bound are not in `metrics`, because users loop over those.

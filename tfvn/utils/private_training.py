@@ -75,6 +75,31 @@ def step_function(model: keras.Model, step: Callable) -> Callable:
     return model._make_function(step)
 
 
+def set_loss_tracker(model: keras.Model, tracker: keras.metrics.Mean) -> None:
+    """Replaces the metric in which Keras averages the loss of a compiled model.
+
+    Keras creates it in `compile`, and no argument of `compile` replaces it.
+    """
+    # Past Keras's tracking, as in `compile`, or it would be a second metric beside the loss.
+    vars(model)["_loss_tracker"] = tracker
+
+
+def batch_spec(epochs: Any) -> Any:
+    """Returns the specs of what a replica gets in a step of `fit`.
+
+    To build a model, Keras takes a batch out of the data, which it can't take apart under
+    every strategy, and which the data then lack.
+
+    Args:
+        epochs: The iterator over epochs that Keras makes from the data.
+    """
+    return keras.tree.map_structure(
+        # With several replicas in this process, there is a spec for each.
+        lambda spec: spec._value_specs[0] if hasattr(spec, "_value_specs") else spec,
+        epochs._distributed_dataset.element_spec,
+    )
+
+
 def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:
     """Makes the current `fit` start with an epoch.
 
@@ -135,6 +160,16 @@ def inputs_of_dataset(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
     The public way, `tf.raw_ops.DatasetToGraphV2`, copies the data.
     """
     return dataset._inputs()
+
+
+def is_shuffled_at_random(dataset: tf.data.Dataset) -> bool:
+    """Whether a data set is shuffled in an order that no seed decides.
+
+    It has no public sign of the seed. Without any seed, both of these are 0.
+    """
+    seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
+    is_random = all(seed is not None and int(seed) == 0 for seed in seeds)
+    return is_random or any(map(is_shuffled_at_random, inputs_of_dataset(dataset)))
 
 
 def loops() -> list[Any]:

@@ -17,6 +17,7 @@ from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import metric_inputs
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
+from tfvn.training.workers import explains_loss
 from tfvn.utils import private, private_training
 from tfvn.utils.validation import check_choice, check_count, check_verbose
 
@@ -164,6 +165,7 @@ class BayesianTraining(BoundLoss):
             logs = {n: v for n, v in logs.items() if n in own or n not in elbo.NAMES}
         return super()._flatten_metrics_in_order(logs)
 
+    @explains_loss
     def fit(
         self,
         x: Any = None,

@@ -90,7 +90,7 @@ class _Meeting:
             # Maybe a worker of the run before, which is about to end.
             self._rest(f"another process uses the port of {own}, which is this worker")
             return False
-        self.listener.setblocking(False)
+        self.listener.settimeout(0)
         self.stack.callback(self.listener.close)
         return True
 
@@ -143,7 +143,7 @@ class _Chief(_Meeting):
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # it has gone again
             connection, _ = self.listener.accept()  # type: ignore[union-attr]
-            connection.setblocking(False)
+            connection.settimeout(0)
             self.said[connection] = b""
             self.selector.register(connection, selectors.EVENT_READ)
 
@@ -216,7 +216,7 @@ class _Other(_Meeting):
         if not received or len(self.heard) > _LONGEST:
             return self._start_again("it closed the connection")
         *lines, self.heard = self.heard.split(b"\n")
-        return any([self._understand(line) for line in lines])
+        return any(self._understand(line) for line in lines)
 
     def _understand(self, line: bytes) -> bool:
         message = _parsed(line)

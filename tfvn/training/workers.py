@@ -1,8 +1,11 @@
 """Training on several workers: their start, what they agree on, and the loss of one."""
 
+import contextlib
 import functools
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -76,15 +79,32 @@ def multi_worker_strategy(
         private_training.configure_coordination(
             {job: jobs.count(job) for job in jobs}, left, _SILENCE
         )
+    with _kept_sigterm():
+        try:
+            return tf.distribute.MultiWorkerMirroredStrategy(
+                communication_options=communication_options
+            )
+        except tf.errors.OpError as error:
+            raise TimeoutError(
+                "A worker was there and ended before TensorFlow had started; start all "
+                f"workers again. Received: {_first_line(error)}"
+            ) from error
+
+
+@contextlib.contextmanager
+def _kept_sigterm() -> Iterator[None]:
+    """Keeps what SIGTERM does, which the start of TensorFlow would change.
+
+    TensorFlow notes the signal, tells its own code for preemptions, and goes on training:
+    neither `kill` nor the end of a job of a cluster would end the process.
+    """
+    before = signal.getsignal(signal.SIGTERM)
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy(
-            communication_options=communication_options
-        )
-    except tf.errors.OpError as error:
-        raise TimeoutError(
-            "A worker was there and has ended before TensorFlow started; start all "
-            f"workers again. Received: {_first_line(error)}"
-        ) from error
+        yield
+    finally:
+        # Python sets signals in the main thread only.
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def has_several_workers(strategy: tf.distribute.Strategy) -> bool:
@@ -119,9 +139,7 @@ def of_all_workers(strategy: tf.distribute.Strategy, value: int) -> list[int]:
     workers = strategy.num_replicas_in_sync // len(strategy.extended.worker_devices)
     values = np.zeros(workers, np.int64)
     values[_place(strategy)] = value
-    total = strategy.reduce(
-        tf.distribute.ReduceOp.SUM, tf.constant(values), axis=None
-    )
+    total = strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(values), axis=None)
     return [int(number) for number in total.numpy()]
 
 

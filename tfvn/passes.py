@@ -28,6 +28,7 @@ class Record:
         is_tracked: Whether the parts of the loss have been logged.
         asked: The seed generators that were asked for seeds, by identity, in a pass
             with a stream.
+        part: The part of the batch that the replica has, or `None` without replicas.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class Record:
         self.draws = 0
         self.is_tracked = False
         self.asked: set[int] = set()
+        self.part: Any = None
 
     def kl(self) -> Tensor:
         """Returns the sum of the divergences of the last pass."""

@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from tfvn import passes
 from tfvn.layers.weighted_kl import UNKNOWN_SIZE, weighted_layers
-from tfvn.training import elbo, schedules, train_size
+from tfvn.training import elbo, replicas, schedules, train_size
 from tfvn.training.bound_loss import BoundLoss
 from tfvn.training.callbacks.steps import undo_changes
+from tfvn.training.data_order import DataOrder
 from tfvn.training.draws import LogMeanExpLoss
 from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import metric_inputs
@@ -89,6 +90,7 @@ class BayesianTraining(BoundLoss):
         if reduction == "log_mean_exp" and num_samples > 1 and loss is not None:
             self._log_mean_exp = LogMeanExpLoss(private_training.compiled_loss(self))
         with self.distribute_strategy.scope():
+            private_training.set_loss_tracker(self, replicas.LossTracker(name="loss"))
             self._elbo = elbo.ELBO(
                 schedules.get(kl_schedule), train_size, self.training_state
             )
@@ -196,6 +198,7 @@ class BayesianTraining(BoundLoss):
                 f"model={self.name!r}, which is not compiled"
             )
         check_verbose(verbose)
+        replicas.check(self)
         if validation_data is not None:
             validation_split = 0.0
         data = train_size.measure(x, batch_size, steps_per_epoch, validation_split)
@@ -208,15 +211,23 @@ class BayesianTraining(BoundLoss):
             train_size.warn_of_nan(size, x, y, sample_weight)
         x, are_arrays = data.x, data.are_arrays
         callbacks, backups = with_own_callbacks(callbacks, self, self._elbo)
+        several = replicas.has_several_workers(self.distribute_strategy)
+        if several and shuffle:
+            replicas.check_can_shuffle(data)
         is_ordered = shuffle and are_arrays and not train_size.is_sparse(x)
-        if backups and is_ordered and steps_per_epoch is None:
+        if is_ordered and (several or (backups and steps_per_epoch is None)):
             arrays = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
             if validation_split:
                 validation_data = keras.tree.map_structure(
                     lambda array: None if array is None else array[size:], arrays
                 )
                 validation_split = 0.0
-            x = backups[0].data_order.batches(arrays, batch_size, size)
+            if backups and steps_per_epoch is None:
+                x = backups[0].data_order.batches(arrays, batch_size, size)
+            else:
+                order = DataOrder(replicas.shared_seed(self.distribute_strategy))
+                x = order.endless_batches(arrays, batch_size, size)
+                steps_per_epoch = steps_per_epoch or data.steps
             y = sample_weight = batch_size = None
             are_arrays = False
         is_shuffled = are_arrays or getattr(x, "num_batches", None) is not None
@@ -267,7 +278,26 @@ class BayesianTraining(BoundLoss):
             with passes.changed(is_compiled=bool(self.jit_compile)):
                 return step(data)
 
-        return private_training.step_function(self, run)
+        replicas.check(self)
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            return private_training.step_function(self, run)
+        logs = replicas.LogVector()
+        function = private_training.step_function(
+            self, lambda data: logs.pack(run(data))
+        )
+        return lambda iterator: logs.unpack(function(iterator))
+
+    def make_predict_function(self, force: bool = False) -> None:
+        replicas.check(self)
+        super().make_predict_function(force)
+
+    def _maybe_symbolic_build(
+        self, iterator: Any = None, data_batch: Any = None
+    ) -> None:
+        if iterator is not None and self._distribute_strategy is not None:
+            with self.distribute_strategy.scope():
+                data_batch = private_training.batch_spec(iterator)
+        super()._maybe_symbolic_build(iterator=None, data_batch=data_batch)
 
     def run_train_step(self, data: Any) -> dict[str, Tensor]:
         """Runs a `train_step` like `fit`: weighs the KL and counts the batch.

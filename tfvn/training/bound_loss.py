@@ -9,9 +9,13 @@ from tfvn import passes
 from tfvn.layers.weighted_kl import UNKNOWN_SIZE, weighted_layers
 from tfvn.training import elbo, schedules
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
+from tfvn.training.replicas import part_of_batch
 from tfvn.utils import private_training
 
 Tensor = Any
+
+# The reductions of a loss that are not divided by the number of examples.
+_SUMS = ("sum", "none", None)
 
 
 class BoundLoss(keras.Model):
@@ -49,7 +53,14 @@ class BoundLoss(keras.Model):
         nll = self._negative_log_likelihood(y, draws, sample_weight)
         # Each replica has a part of the examples, but all weights.
         replicas = self.distribute_strategy.num_replicas_in_sync
+        rows: Any = None if x is None and y_pred is None else rows_of((x, y_pred))
+        part = None if rows is None else part_of_batch(rows)
+        if part is not None:
+            rows = part.mean_rows
+            if self._is_averaged():
+                nll *= part.weight
         if is_own:
+            step.record.part = part
             step.record.is_tracked = True
             self._elbo.tracker.update_state(
                 tf.stack(
@@ -59,9 +70,24 @@ class BoundLoss(keras.Model):
                         step.kl_weight,
                     ]
                 ),
-                sample_weight=1 if x is None else rows_of(x),
+                sample_weight=1 if x is None else rows,
             )
         return nll + _mean([drawn.loss for drawn in draws]) / replicas
+
+    def _is_averaged(self) -> bool:
+        """Whether the likelihood is averaged over a batch, so that it has to be weighed.
+
+        A loss that is summed over the examples of each replica is so over all of them.
+        """
+        losses = [loss for loss in keras.tree.flatten(self.loss) if loss is not None]
+        sums = [getattr(loss, "reduction", "mean") in _SUMS for loss in losses]
+        if any(sums) and not all(sums):
+            raise ValueError(
+                "On several replicas, all losses of a model must be averaged over the "
+                "batch, or all summed; pass the same `reduction` to each. Received: "
+                f"reductions={[getattr(loss, 'reduction', 'mean') for loss in losses]}"
+            )
+        return not any(sums)
 
     def _check_loop(self, training: bool) -> None:
         """Raises if the loss would be wrong in the user's own training loop."""

@@ -1,9 +1,9 @@
 """Shuffles arrays in an order that a resumed run can repeat."""
 
+import math
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 
@@ -30,15 +30,48 @@ class DataOrder:
             batch_size: Number of examples in a batch; `None` is 32.
             size: How many of the rows are trained on, from the first one.
         """
+        epoch = tf.data.Dataset.range(1).map(lambda _: self.epoch)
+        count = tf.data.experimental.assert_cardinality(
+            number_of_batches(batch_size, size)
+        )
+        batches = self._batches(arrays, batch_size, size, epoch).apply(count)
+        return batches.prefetch(tf.data.AUTOTUNE)
+
+    def endless_batches(
+        self, arrays: Any, batch_size: int | None, size: int
+    ) -> tf.data.Dataset:
+        """Returns the batches of one epoch after the other, each in a new order.
+
+        Nothing but the seed decides the order, so that all workers that train on the same
+        arrays agree on it.
+
+        Args:
+            arrays: As in `batches`.
+            batch_size: As in `batches`.
+            size: As in `batches`.
+        """
+        epochs = tf.data.Dataset.counter()
+        batches = self._batches(arrays, batch_size, size, epochs)
+        options = tf.data.Options()
+        # Each worker takes its part of every batch.
+        options.experimental_distribute.auto_shard_policy = (
+            tf.data.experimental.AutoShardPolicy.DATA
+        )
+        return batches.with_options(options).prefetch(tf.data.AUTOTUNE)
+
+    def _batches(
+        self, arrays: Any, batch_size: int | None, size: int, epochs: tf.data.Dataset
+    ) -> tf.data.Dataset:
         tensors = keras.tree.map_structure(
             lambda array: None if array is None else tf.convert_to_tensor(array),
             arrays,
             none_is_leaf=True,
         )
 
-        def order(_: Any) -> tf.Tensor:
-            seed = tf.stack([tf.cast(self.seed, tf.int64), self.epoch])
-            return tf.random.experimental.stateless_shuffle(tf.range(size), seed)
+        def order(epoch: tf.Tensor) -> tf.data.Dataset:
+            seed = tf.stack([tf.cast(self.seed, tf.int64), epoch])
+            rows = tf.random.experimental.stateless_shuffle(tf.range(size), seed)
+            return tf.data.Dataset.from_tensor_slices(rows).batch(batch_size or 32)
 
         def take(indices: tf.Tensor) -> Any:
             return keras.tree.map_structure(
@@ -47,8 +80,9 @@ class DataOrder:
                 none_is_leaf=True,
             )
 
-        indices = tf.data.Dataset.range(1).map(order).unbatch()
-        batches = indices.batch(batch_size or 32).map(take, tf.data.AUTOTUNE)
-        count = int(np.ceil(size / (batch_size or 32)))
-        cardinality = tf.data.experimental.assert_cardinality(count)
-        return batches.apply(cardinality).prefetch(tf.data.AUTOTUNE)
+        return epochs.flat_map(order).map(take, tf.data.AUTOTUNE)
+
+
+def number_of_batches(batch_size: int | None, size: int) -> int:
+    """Returns the number of batches of an epoch; `batch_size=None` is 32."""
+    return math.ceil(size / (batch_size or 32))

@@ -77,6 +77,38 @@ def step_function(model: keras.Model, step: Callable) -> Callable:
     return model._make_function(step)
 
 
+def set_loss_tracker(model: keras.Model, tracker: keras.metrics.Mean) -> None:
+    """Replaces the metric in which Keras averages the loss of a compiled model.
+
+    Keras creates it in `compile`, and no argument of `compile` replaces it.
+    """
+    model._loss_tracker = tracker
+
+
+def batch_spec(epochs: Any) -> Any:
+    """Returns what a replica gets in a step of `fit`: specs, or tensors if unknown.
+
+    Keras takes a batch out of the data to build a model, which one of its strategies can't
+    take apart. The data know the shapes, unless they are a generator without specs.
+
+    Args:
+        epochs: The iterator over epochs that Keras makes from the data.
+    """
+    dataset = epochs._distributed_dataset
+    local = keras.tree.map_structure(_of_first_replica, dataset.element_spec)
+    if all(spec.shape.rank is not None for spec in keras.tree.flatten(local)):
+        return local
+    batch = next(iter(dataset))
+    strategy = tf.distribute.get_strategy()
+    return keras.tree.map_structure(
+        lambda value: strategy.experimental_local_results(value)[0], batch
+    )
+
+
+def _of_first_replica(spec: Any) -> Any:
+    return spec._value_specs[0] if hasattr(spec, "_value_specs") else spec
+
+
 def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:
     """Makes the current `fit` start with an epoch.
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfvn.training.cluster import Cluster
 from tfvn.training.rendezvous import wait_for_all
+from tfvn.training.replicas import has_several_workers
 from tfvn.utils import private_training
 from tfvn.utils.validation import check_number
 
@@ -105,15 +106,6 @@ def _kept_sigterm() -> Iterator[None]:
         # Python sets signals in the main thread only.
         if before is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
-
-
-def has_several_workers(strategy: tf.distribute.Strategy) -> bool:
-    """Whether the replicas of a strategy are in several processes.
-
-    Args:
-        strategy: Any strategy, also the default one.
-    """
-    return strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

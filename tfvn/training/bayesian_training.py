@@ -254,6 +254,9 @@ class BayesianTraining(BoundLoss):
             undo_changes(self)
             raise
 
+    evaluate = explains_loss(keras.Model.evaluate)
+    predict = explains_loss(keras.Model.predict)
+
     # `fit` and similar methods run a step, maybe that of a subclass, within a pass.
 
     def make_train_function(self, force: bool = False) -> None:

@@ -8,14 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 
 import keras
 import numpy as np
 import pytest
+from backup_runs import MONITOR, OTHERS, Kill, Report, make_model, run, weights
 
 import tfvn
-from tfvn.training.callbacks import backup as backup_module
 
 SCRIPT = """
 import sys
@@ -94,17 +93,6 @@ def data():
     return rng.normal(size=(2, 24, 3)).astype("float32")
 
 
-def make_model():
-    keras.utils.set_random_seed(1)
-    model = tfvn.Sequential([keras.Input((3,)), tfvn.MeanFieldDense(3)])
-    model.compile({"mean": "adam", "scale": "adam"}, "mse")
-    return model
-
-
-def weights(model):
-    return [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
-
-
 class Stop(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         if epoch == 2:
@@ -126,96 +114,6 @@ def test_interrupted(data, tmp_path):
     for one, other in zip(weights(whole), weights(second), strict=True):
         np.testing.assert_array_equal(one, other)
     assert not (tmp_path / "parts" / "backup.npz").exists()
-
-
-class Report(keras.callbacks.Callback):
-    """A metric that is best in the second epoch."""
-
-    VALUES = (3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0)
-
-    def on_epoch_end(self, epoch, logs=None):
-        logs["figure"] = self.VALUES[epoch]
-
-
-class Countdown(keras.callbacks.Callback):
-    """Somebody's own: from its third epoch on, it halves the rate of the scales."""
-
-    def on_train_begin(self, logs=None):
-        self.seen = np.zeros(())
-        of_scales(self.model).learning_rate = 0.1
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.seen = self.seen + 1
-        if self.seen > 2:
-            optimizer = of_scales(self.model)
-            optimizer.learning_rate = optimizer.learning_rate.numpy() / 2
-
-    def get_state(self):
-        return {"seen": self.seen, "more": [None, {"text": "a"}]}
-
-    def set_state(self, state):
-        assert state["more"] == [None, {"text": "a"}]
-        self.seen = state["seen"]
-
-
-def of_scales(model):
-    return model.optimizer.groups["scale"]
-
-
-MONITOR = {"monitor": "figure", "mode": "min"}
-OTHERS = {
-    "group_plateau": lambda: tfvn.callbacks.GroupReduceLROnPlateau(
-        {"mean": "figure", "scale": "figure"}, patience=3, cooldown=1, mode="min"
-    ),
-    "plateau": lambda: keras.callbacks.ReduceLROnPlateau(patience=3, **MONITOR),
-    "early_stopping": lambda: keras.callbacks.EarlyStopping(
-        patience=3, restore_best_weights=True, **MONITOR
-    ),
-    "turns": lambda: tfvn.callbacks.AlternateGroups({"mean": 1, "scale": 2}),
-    "own": Countdown,
-}
-
-
-class Kill(keras.callbacks.Callback):
-    """Ends a run when an epoch begins, or when training ends."""
-
-    def __init__(self, epoch):
-        super().__init__()
-        self.epoch = epoch
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == self.epoch:
-            raise KeyboardInterrupt
-
-    def on_train_end(self, logs=None):
-        if self.epoch == "end":
-            raise KeyboardInterrupt
-
-
-def run(folder, data, other, backup_first, kill=None, make=None, **kwargs):
-    """Returns the model and the history of a run, which may be killed."""
-    model = (make or make_model)()
-    model.run_eagerly = True
-    backup = tfvn.callbacks.BackupAndRestore(folder)
-    callbacks = (
-        [backup, Report(), other()] if backup_first else [Report(), other(), backup]
-    )
-    history = None
-    if kill is None:
-        history = model.fit(
-            *data, batch_size=16, epochs=7, callbacks=callbacks, verbose=0, **kwargs
-        )
-    else:
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(
-                *data,
-                batch_size=16,
-                epochs=7,
-                callbacks=[Kill(kill), *callbacks],
-                verbose=0,
-                **kwargs,
-            )
-    return model, history
 
 
 @pytest.mark.one_in(4)
@@ -360,104 +258,6 @@ def test_half_written_backup_is_not_loaded(data, tmp_path):
     backup = tfvn.callbacks.BackupAndRestore(tmp_path)
     history = model.fit(*data, epochs=2, callbacks=[backup], verbose=0)
     assert history.epoch == [0, 1]
-
-
-def damaged(path, how):
-    """Damages a file, and returns nothing."""
-    content = path.read_bytes()
-    if how == "no backup":
-        np.savez(path, other=np.zeros(1))
-        return
-    if how == "flipped":
-        # In the middle of a variable, where only the checksum shows it.
-        with zipfile.ZipFile(path) as file:
-            start = file.getinfo("1.npy").header_offset
-        place = content.index(b"}", start) + 80
-        content = bytes([*content[:place], content[place] ^ 255, *content[place + 1 :]])
-    contents = {
-        "empty": b"",
-        "half": content[: len(content) // 2],
-        "nearly all": content[:-1],
-        "garbage": b"What is this?" * 100,
-        "zeros": bytes(len(content)),
-    }
-    path.write_bytes(contents.get(how, content))
-
-
-@pytest.mark.parametrize(
-    "how", ["empty", "half", "nearly all", "garbage", "zeros", "flipped", "no backup"]
-)
-def test_damaged_backup_is_skipped(data, tmp_path, how):
-    run(tmp_path, data, OTHERS["turns"], backup_first=True, kill=3)
-    damaged(tmp_path / "backup.npz", how)
-    with pytest.warns(UserWarning, match="The backup is damaged.*Received: backup="):
-        resumed, history = run(tmp_path, data, OTHERS["turns"], backup_first=True)
-    assert history.epoch == [0, 1, 2, 3, 4, 5, 6]
-    whole, _ = run(tmp_path / "whole", data, OTHERS["turns"], backup_first=True)
-    for one, other in zip(weights(whole), weights(resumed), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_backup_that_may_not_be_read(data, tmp_path):
-    """It is not damaged, so it must not be replaced."""
-    (tmp_path / "backup.npz").mkdir()
-    backup = tfvn.callbacks.BackupAndRestore(tmp_path)
-    with pytest.raises(IsADirectoryError):
-        make_model().fit(*data, callbacks=[backup], verbose=0)
-
-
-class TestOneOfSeveralWorkers:
-    """What one of them does, whatever the others do."""
-
-    @pytest.fixture
-    def events(self, monkeypatch):
-        """What it told the others, and what the file was then."""
-        found = []
-
-        def of_all_workers(strategy, value):
-            found.append((value, self.path.exists()))
-            return [value, self.other(value)]
-
-        monkeypatch.setattr(backup_module, "of_all_workers", of_all_workers)
-        monkeypatch.setattr(backup_module, "is_chief", lambda _: self.is_first)
-        self.is_first = True
-        self.other = lambda value: value
-        return found
-
-    def fit(self, data, folder, **options):
-        self.path = folder / "backup.npz"
-        model = make_model()
-        backup = tfvn.callbacks.BackupAndRestore(folder, **options)
-        return model, model.fit(*data, epochs=2, callbacks=[backup], verbose=0)
-
-    def test_chief_removes_the_file_when_all_have_finished(
-        self, data, tmp_path, events
-    ):
-        self.fit(data, tmp_path)
-        # All look for a backup, all have finished, and the file is gone for all.
-        assert events == [(0, False), (0, True), (0, False)]
-
-    def test_another_neither_writes_nor_removes(self, data, tmp_path, events):
-        self.is_first = False
-        self.fit(data, tmp_path)
-        assert not self.path.exists()
-        self.path.touch()
-        with pytest.warns(UserWarning, match="damaged"):
-            self.fit(data, tmp_path)
-        assert self.path.read_bytes() == b""
-
-    def test_all_restore_the_same(self, data, tmp_path, events):
-        first, _ = self.fit(data, tmp_path, delete_checkpoint=False)
-        self.is_first = False
-        second, history = self.fit(data, tmp_path)
-        assert history.epoch == []
-        mark = events[3][0]
-        assert mark > 0
-        for one, other in zip(weights(first), weights(second), strict=True):
-            np.testing.assert_array_equal(one, other)
-        self.other = lambda value: 0
-        with pytest.raises(ValueError, match=rf"that all of them share.*\[{mark}, 0\]"):
-            self.fit(data, tmp_path)
 
 
 def test_backup_of_another_model(data, tmp_path):

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,9 +19,9 @@ from tfvn.utils.validation import check_number
 # A worker that has been silent for so many seconds counts as lost.
 _SILENCE = 10
 
-# For how many seconds TensorFlow may start, at least, once all workers are there. It needs
-# about one.
-_START = 10
+# For how many seconds TensorFlow, which signals do not interrupt, may start when all workers
+# are there. It needs about one; it needs more if one of them has ended in the meantime.
+_START = 20
 
 
 def multi_worker_strategy(
@@ -30,11 +29,11 @@ def multi_worker_strategy(
 ) -> tf.distribute.MultiWorkerMirroredStrategy:
     """Returns a `tf.distribute.MultiWorkerMirroredStrategy` once all workers are there.
 
-    TensorFlow's own constructor waits ten minutes for a worker that is missing, and neither
-    Ctrl-C nor SIGTERM ends it. This function looks for the other workers first. If one is
-    missing after `timeout` seconds, it raises a `TimeoutError` that names it, and signals
-    end it at any time. It uses the addresses of `TF_CONFIG` and no other ports, and all
-    workers have to call it.
+    TensorFlow's own constructor waits ten minutes or more for a worker that is missing, and
+    neither Ctrl-C nor SIGTERM ends it. This function looks for the other workers first, at
+    their addresses in `TF_CONFIG`. If one is missing after `timeout` seconds, it raises a
+    `TimeoutError` that names it. Signals end the wait. All workers have to call it, before
+    they compute anything else with TensorFlow.
 
     A worker that ends or is silent for 10 seconds then counts as lost: in less than 30
     seconds, `fit` raises a `ConnectionError` on all others. Start all workers again with
@@ -72,13 +71,11 @@ def multi_worker_strategy(
             "`multi_worker_strategy` must be called once, before anything else is computed "
             "with TensorFlow. Received: a call after TensorFlow has started"
         )
-    deadline = time.monotonic() + timeout
     if len(cluster.names) > 1:
         wait_for_all(cluster, timeout)
-        left = max(_START, deadline - time.monotonic())
         jobs = [name.split()[0] for name in cluster.names]
         private_training.configure_coordination(
-            {job: jobs.count(job) for job in jobs}, left, _SILENCE
+            {job: jobs.count(job) for job in jobs}, _START, _SILENCE
         )
     with _kept_sigterm():
         try:

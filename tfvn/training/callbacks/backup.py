@@ -29,6 +29,7 @@ _DAMAGED = (
     EOFError,
     KeyError,
     NotImplementedError,
+    TypeError,
     ValueError,
     zipfile.BadZipFile,
     zlib.error,

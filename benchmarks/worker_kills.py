@@ -354,7 +354,10 @@ def one_round(folder: pathlib.Path, moment: Moment, wanted: list[bytes]) -> Outc
     """Kills a worker, starts both again, and returns what happened."""
     error, seconds, expected = killed(folder, moment)
     resumed = None
-    if not final(folder):
+    # As long as there is a backup, the run is not over.
+    if (folder / "backup" / "backup.npz").exists() or not final(folder):
+        for path in folder.glob("final_*"):
+            path.unlink()
         with running(folder) as workers:
             for worker in workers:
                 worker.wait_for(Event("done"), Event("error"), timeout=300)

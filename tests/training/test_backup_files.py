@@ -1,11 +1,9 @@
-"""Damaged backups, backups of several workers, and TensorFlow's own checkpoints."""
+"""Damaged backups, and backups of several workers."""
 
 import zipfile
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from backup_runs import OTHERS, make_model, run, weights
 
 import tfvn
@@ -114,36 +112,3 @@ class TestOneOfSeveralWorkers:
         self.other = lambda value: 0
         with pytest.raises(ValueError, match=rf"that all of them share.*\[{mark}, 0\]"):
             self.fit(data, tmp_path)
-
-
-@pytest.mark.parametrize("is_compiled", [True, False])
-def test_checkpoint_of_tensorflow(data, tmp_path, is_compiled):
-    """It has the noise, and the step of the schedule, too."""
-
-    def make():
-        keras.utils.set_random_seed(int(is_fresh))
-        layers = [tfvn.MeanFieldDense(3), keras.layers.Dropout(0.5), tfvn.KTiedDense(3)]
-        model = tfvn.Sequential([keras.Input((3,)), *layers])
-        if is_compiled:
-            schedule = tfvn.schedules.LinearAnnealing(steps=10)
-            model.compile("adam", "mse", kl_schedule=schedule, run_eagerly=True)
-            model.optimizer.build(model.trainable_variables)
-        return model
-
-    def state(model):
-        of_optimizer = model.optimizer.variables if is_compiled else []
-        all_of_it = (*model.variables, *model.training_state_variables, *of_optimizer)
-        return [variable.numpy() for variable in all_of_it]
-
-    is_fresh = False
-    model = make()
-    if is_compiled:
-        model.fit(*data, batch_size=8, verbose=0)
-    else:
-        model(data[0])
-    path = tf.train.Checkpoint(model=model).save(tmp_path / "checkpoint")
-    is_fresh = True
-    other = make()
-    tf.train.Checkpoint(model=other).restore(path).assert_existing_objects_matched()
-    for one, restored in zip(state(model), state(other), strict=True):
-        np.testing.assert_array_equal(one, restored)

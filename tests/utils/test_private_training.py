@@ -116,23 +116,6 @@ class TestTraining:
         model.compile("sgd", "mse", run_eagerly=True)
         assert model.evaluate(x, x, verbose=0) == "ours"
 
-    def test_trackable_children(self, tmp_path):
-        # `tfvn.Model` overrides it.
-        class Model(keras.Sequential):
-            def _trackable_children(self, save_type="checkpoint", **kwargs):
-                children = super()._trackable_children(save_type, **kwargs)
-                return {**children, "own": variable}
-
-        variable = tf.Variable(1.0)
-        path = tf.train.Checkpoint(model=Model()).save(tmp_path / "checkpoint")
-        assert any(
-            name.startswith("model/own/") for name, _ in tf.train.list_variables(path)
-        )
-        variable.assign(2.0)
-        status = tf.train.Checkpoint(model=Model()).restore(path)
-        status.assert_existing_objects_matched()
-        assert float(variable) == 1.0
-
 
 class TestWorkers:
     def test_tensorflow_has_started(self):

@@ -140,17 +140,6 @@ class BayesianTraining(BoundLoss):
         known = [weight for weight in weights if weight is not None]
         return [*self.training_state.variables, *known]
 
-    def _trackable_children(
-        self, save_type: str = "checkpoint", **kwargs: Any
-    ) -> dict[str, Any]:
-        # `tf.train.Checkpoint` would find neither where the noise of a layer is, nor the
-        # training state, nor the variables of posteriors that no optimizer has yet.
-        children = super()._trackable_children(save_type, **kwargs)
-        if save_type == "checkpoint":
-            own = [*self.variables, *self.training_state_variables]
-            children.update({f"variable_{i}": v.value for i, v in enumerate(own)})
-        return children
-
     # The parts of the bound are not in `metrics`, because users loop over those.
 
     def reset_metrics(self) -> None:

@@ -6,8 +6,8 @@ Starts two processes on this machine that train models of all families together,
 `tf.distribute.MultiWorkerMirroredStrategy`, and trains the same models here on one device.
 The noise is held constant. The table has the largest difference of any number in the history
 (losses, validation, KL) and of any weight, after 20 steps of SGD with a rate for each group.
-Batches are even, 16 of 64 examples, or uneven: 9 of 41, so that one worker gets 5 and the
-other 4 examples of a batch, and of the last 5 one may get none.
+Batches are even, 16 of 64 examples, or uneven: 9 of 37, so that one worker gets 5 and the
+other 4 examples of a batch, and one worker nothing of the last, which is a single example.
 """
 
 import argparse
@@ -33,7 +33,7 @@ with quiet_tensorflow():
 
 FAMILIES = ("Variance", "GaussianDropout", "MeanField", "KTied")
 # Examples, examples of a batch, and epochs, each with 20 steps in all.
-BATCHES = {"even": (64, 16, 5), "uneven": (41, 9, 4)}
+BATCHES = {"even": (64, 16, 5), "uneven": (37, 9, 4)}
 SECONDS = 900
 
 
@@ -117,8 +117,14 @@ def free_addresses(count: int) -> list[str]:
     return addresses
 
 
-def run_workers(families: list[str], count: int = 2) -> list[dict[str, Any]]:
-    """Returns the results of each of several workers, which are processes."""
+def run_workers(script: Path, *arguments: str, count: int = 2) -> list[Any]:
+    """Returns the results of several workers, which are processes.
+
+    Args:
+        script: What each worker runs; it writes its result as JSON.
+        *arguments: The arguments of the script after the file for the result.
+        count: Number of workers.
+    """
     addresses = free_addresses(count)
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{index}.json" for index in range(count)]
@@ -127,7 +133,7 @@ def run_workers(families: list[str], count: int = 2) -> list[dict[str, Any]]:
             for index, path in enumerate(paths):
                 task = {"type": "worker", "index": index}
                 config = {"cluster": {"worker": addresses}, "task": task}
-                command = [sys.executable, __file__, "--worker", str(path), *families]
+                command = [sys.executable, str(script), str(path), *arguments]
                 environment = {**os.environ, "TF_CONFIG": json.dumps(config)}
                 workers.append(subprocess.Popen(command, env=environment))  # noqa: S603
             wait(workers)
@@ -158,7 +164,7 @@ def difference(first: dict[str, Any], second: dict[str, Any], names: Any) -> flo
 
 def main(families: list[str]) -> None:
     """Trains on workers and on one device, and prints the table."""
-    workers = run_workers(families)
+    workers = run_workers(Path(__file__), "--worker", *families)
     alone = train_all(families)
     print("| family | batches | history | weights |\n| --- | --- | --- | --- |")
     for case, expected in alone.items():
@@ -173,10 +179,8 @@ def main(families: list[str]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("families", nargs="*", help=f"of {', '.join(FAMILIES)}")
-    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    chosen = arguments.families or list(FAMILIES)
-    if arguments.worker:
-        work(chosen, arguments.worker)
+    if "--worker" in sys.argv:
+        _, result, _, *chosen = sys.argv
+        work(chosen, Path(result))
     else:
-        main(chosen)
+        main(parser.parse_args().families or list(FAMILIES))

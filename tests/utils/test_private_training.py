@@ -60,6 +60,32 @@ class TestTraining:
         function = private_training.step_function(model, lambda batch: {"seen": batch})
         assert int(function(iter(data))["seen"]) == 1
 
+    def test_set_loss_tracker(self):
+        class Doubled(keras.metrics.Mean):
+            def result(self):
+                return 2.0 * super().result()
+
+        model, x = self.compiled(loss="mse"), np.ones((1, 1))
+        single = model.evaluate(x, x, verbose=0)
+        private_training.set_loss_tracker(model, Doubled(name="loss"))
+        assert model.evaluate(x, x, verbose=0) == 2.0 * single
+
+    def test_batch_spec(self, two_replicas):
+        given = []
+
+        class Builder(keras.Sequential):
+            def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+                given.append(private_training.batch_spec(iterator))
+                super()._maybe_symbolic_build(iterator, data_batch)
+
+        with two_replicas.scope():
+            model = Builder([keras.Input((3,)), keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+        model.evaluate(np.ones((4, 3)), np.ones((4, 1)), verbose=0)
+        x, y = given[0]
+        assert x.shape.as_list() == [None, 3]
+        assert y.shape.as_list() == [None, 1]
+
     def test_initial_epoch(self):
         epochs = []
 
@@ -155,6 +181,13 @@ class TestData:
         batches = list(private_training.batches_of(Batches(workers=2)))
         assert [int(keras.tree.flatten(batch)[0][0]) for batch in batches] == [0, 1, 2]
         assert seen
+
+    def test_is_shuffled_at_random(self):
+        tf.random.set_seed(None)  # as in a script that sets none
+        data = tf.data.Dataset.range(3)
+        assert not private_training.is_shuffled_at_random(data)
+        assert not private_training.is_shuffled_at_random(data.shuffle(2, seed=0))
+        assert private_training.is_shuffled_at_random(data.shuffle(2).batch(2).map(abs))
 
     def test_inputs_of_dataset(self):
         data = tf.data.Dataset.range(3)

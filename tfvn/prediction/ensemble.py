@@ -1,8 +1,9 @@
 """Predictions with an ensemble of draws, with mean weights, and without means."""
 
+import functools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from tfvn.prediction.data import (
     checked_rows,
     length,
 )
+from tfvn.prediction.devices import devices_of, in_parallel
 from tfvn.prediction.distribution import PredictiveDistribution
 from tfvn.prediction.kinds import find_kinds
 from tfvn.prediction.outputs import (
@@ -77,6 +79,10 @@ def ensemble_predict(
     rounding before the noise, about 1e-5. The draws of the first rows of `x` do not
     depend on the rows after them; changing `num_samples` changes every draw. Memory is
     bounded by the batch, and by the draws of one row.
+
+    For a model of a `tf.distribute.MirroredStrategy`, the batches are shared among its
+    devices, with the same draws. With several workers, each predicts the rows that it is
+    given, on its own devices.
 
     If `seed` has two integers for each row, the draws of a row, including random kernels,
     depend only on its seed, and equal those of the signature `seeded` of
@@ -309,16 +315,25 @@ def _predict(
     batches = _progress(rows.batches(size), rows.number_of_batches(size), verbose)
     summaries = []
     states = sampler.states(num_samples)
-    with preserved_states(model):
+    # A draw of a stateful model carries its states from batch to batch.
+    devices = [None] if states else devices_of(model)
+
+    def tasks() -> Iterator[Callable[[], Any]]:
         for index, batch in enumerate(batches):
             x, count = _checked_batch(sampler, batch), length(batch)
-            summary, states = sampler.function(x, num_samples, kinds, parts)(
+            device = devices[index % len(devices)]
+            function = sampler.function(x, num_samples, kinds, parts, device)
+            arguments = (
                 keras.tree.map_structure(as_tensor, x),
                 pair if seeds is None else seeds.take(count),
                 tf.constant(index * blocks),
                 states,
             )
-            summaries.append(_to_numpy(summary, count))
+            yield functools.partial(_run, function, arguments, count)
+
+    with preserved_states(model):
+        for summary, states in in_parallel(tasks(), len(devices)):  # noqa: B007
+            summaries.append(summary)
     if seeds is not None:
         seeds.check_count()
     # The seeds of targets, which are sampled afterwards, one for each draw.
@@ -334,6 +349,11 @@ def _predict(
             for index, kind in enumerate(kinds)
         ]
     )
+
+
+def _run(function: Callable, arguments: tuple, count: int) -> Any:
+    summary, states = function(*arguments)
+    return _to_numpy(summary, count), states
 
 
 def _check_sampler(sampler: Sampler, model: keras.Model, by_row: bool) -> None:

@@ -119,7 +119,12 @@ class Sampler:
         return max(1, min(_LARGEST_BLOCK, _ROWS_OF_A_PASS // num_samples))
 
     def function(
-        self, x: Any, num_samples: int, kinds: list[str], parts: tuple[str, ...]
+        self,
+        x: Any,
+        num_samples: int,
+        kinds: list[str],
+        parts: tuple[str, ...],
+        device: str | None = None,
     ) -> Callable:
         """Returns the traced function for data of the form of `x`.
 
@@ -128,6 +133,7 @@ class Sampler:
             num_samples: Number of draws.
             kinds: What the outputs are, one for each.
             parts: Which parts of a summary to return.
+            device: The device that computes; `None` leaves it to TensorFlow.
 
         Returns:
             A function of a batch of tensors, a seed of two integers, or two
@@ -140,7 +146,8 @@ class Sampler:
             x: Any, seed: Tensor, first_block: Tensor, states: list[Tensor]
         ) -> Any:
             block = seed, first_block, states
-            return self.summarize(x, *block, num_samples, kinds, parts)
+            with tf.device(device):
+                return self.summarize(x, *block, num_samples, kinds, parts)
 
         specs = [
             specs_of(self._model(), x, self.fixed_rows),
@@ -148,7 +155,9 @@ class Sampler:
             tf.TensorSpec([], tf.int32),
             [tf.TensorSpec(s.shape, s.dtype) for s in self.states(num_samples)],
         ]
-        return self._traced(predict, specs, (num_samples, tuple(kinds), parts))
+        # Variables are read where the trace is made, so each device has its own.
+        key = (num_samples, tuple(kinds), parts, device)
+        return self._traced(predict, specs, key)
 
     def states(self, num_samples: int) -> list[Tensor]:
         """Returns the states of the model's stateful layers, once for each draw."""

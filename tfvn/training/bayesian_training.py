@@ -140,6 +140,16 @@ class BayesianTraining(BoundLoss):
         known = [weight for weight in weights if weight is not None]
         return [*self.training_state.variables, *known]
 
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        # `tf.train.Checkpoint` only finds variables that are attributes of layers, not those
+        # of posteriors, of seed generators and of the training.
+        children = super()._trackable_children(save_type, **kwargs)
+        if save_type != "checkpoint":
+            return children
+        state = [*self.variables, *self.training_state_variables]
+        numbered = {f"variable_{index}": value for index, value in enumerate(state)}
+        return {**children, **numbered}
+
     # The parts of the bound are not in `metrics`, because users loop over those.
 
     def reset_metrics(self) -> None:
@@ -212,8 +222,8 @@ class BayesianTraining(BoundLoss):
         x, are_arrays = data.x, data.are_arrays
         callbacks, backups = with_own_callbacks(callbacks, self, self._elbo)
         several = replicas.has_several_workers(self.distribute_strategy)
-        if several and shuffle:
-            replicas.check_can_shuffle(data)
+        if several:
+            replicas.check_order(data, shuffle)
         is_ordered = shuffle and are_arrays and not train_size.is_sparse(x)
         if is_ordered and (several or (backups and steps_per_epoch is None)):
             arrays = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)

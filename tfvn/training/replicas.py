@@ -2,6 +2,7 @@
 
 import math
 import random as python_random
+import warnings
 from typing import Any, NamedTuple
 
 import keras
@@ -10,8 +11,16 @@ import tensorflow as tf
 from tfvn import passes
 from tfvn.training import train_size
 from tfvn.training.train_size import TrainingData
+from tfvn.utils import private_training
 
 Tensor = Any
+
+
+# With these policies of a `tf.data.Dataset`, workers do not each take every n-th part of it.
+_NOT_SPLIT = (
+    tf.data.experimental.AutoShardPolicy.OFF,
+    tf.data.experimental.AutoShardPolicy.FILE,
+)
 
 
 def has_several_workers(strategy: tf.distribute.Strategy) -> bool:
@@ -55,21 +64,34 @@ def check(model: keras.Model) -> None:
         )
 
 
-def check_can_shuffle(data: TrainingData) -> None:
-    """Raises if several workers would shuffle data in several orders.
+def check_order(data: TrainingData, shuffle: bool | str) -> None:
+    """Raises, or warns, if several workers would take their data in several orders.
 
-    Each worker takes every n-th part of the data. If their orders differ, an epoch
-    repeats some examples and leaves out others.
+    Each worker takes every n-th part of the data. If their orders differ, an epoch repeats
+    some examples and leaves out others.
 
     Args:
-        data: The data that `fit` shuffles.
+        data: The data of `fit`.
+        shuffle: Whether `fit` shuffles them.
     """
     is_list = isinstance(data.x, keras.utils.PyDataset)
-    if is_list or (data.are_arrays and train_size.is_sparse(data.x)):
+    is_sparse = data.are_arrays and train_size.is_sparse(data.x)
+    if shuffle and (is_list or is_sparse):
         raise ValueError(
             "With several workers, `fit` can shuffle dense arrays only; pass "
             "`shuffle=False`, and data that are shuffled in the same order on every "
             f"worker. Received: x={type(data.x).__name__} and shuffle=True"
+        )
+    if not isinstance(data.x, tf.data.Dataset):
+        return
+    policy = data.x.options().experimental_distribute.auto_shard_policy
+    is_split_by_row = policy not in _NOT_SPLIT
+    if is_split_by_row and private_training.is_shuffled_at_random(data.x):
+        warnings.warn(
+            "Workers that shuffle a data set in different orders repeat some examples "
+            "and leave out others; pass the same `seed` to `shuffle` on every worker. "
+            "Received: a `tf.data.Dataset` that is shuffled without a seed",
+            stacklevel=3,
         )
 
 
@@ -165,4 +187,4 @@ def shared_seed(strategy: tf.distribute.Strategy) -> int:
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         return tf.where(replica == 0, drawn, 0)
 
-    return int(strategy.reduce("SUM", strategy.run(of_first), axis=None))
+    return int(strategy.reduce("SUM", strategy.run(tf.function(of_first)), axis=None))

@@ -171,6 +171,16 @@ def inputs_of_dataset(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
     return dataset._inputs()
 
 
+def is_shuffled_at_random(dataset: tf.data.Dataset) -> bool:
+    """Whether a data set is shuffled in an order that no seed decides.
+
+    It has no public sign of the seed. Without any seed, both of these are 0.
+    """
+    seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
+    is_random = all(seed is not None and int(seed) == 0 for seed in seeds)
+    return is_random or any(map(is_shuffled_at_random, inputs_of_dataset(dataset)))
+
+
 def loops() -> list[Any]:
     """Returns the loop bodies that are being traced, the innermost first.
 

@@ -163,6 +163,7 @@ def train(
     timeout: float = START_TIMEOUT,
     epochs: int = EPOCHS,
     own_network: bool = False,
+    vanishing: int | None = None,
 ) -> None:
     """Trains, and tells the parent how far it is.
 
@@ -174,6 +175,7 @@ def train(
         timeout: For how long to wait for the others.
         epochs: Number of epochs.
         own_network: Whether to leave the network of the machine, and to wait for another.
+        vanishing: Which worker ends when all have met, if any.
     """
     signal.alarm(LIFETIME)
     os.environ["TF_CONFIG"] = json.dumps(
@@ -188,11 +190,21 @@ def train(
     if own_network:
         parent.recv()
     try:
+        if index == vanishing:
+            _meet(timeout)
+            return
         _fit(pathlib.Path(folder), index, parent, timeout, epochs)
     except Exception as error:  # noqa: BLE001  the parent shows it
         parent.send(Event("error", f"{type(error).__name__}: {error}"))
         raise SystemExit(1) from None
     parent.send(Event("done"))
+
+
+def _meet(timeout: float) -> None:
+    from tfvn.training.cluster import Cluster
+    from tfvn.training.rendezvous import wait_for_all
+
+    wait_for_all(Cluster.from_environment(), timeout)
 
 
 def _fit(

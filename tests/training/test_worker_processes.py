@@ -79,6 +79,17 @@ def test_missing_worker(kills, tmp_path, index):
 
 
 @pytest.mark.parametrize("index", [0, 1])
+def test_worker_that_ends_before_tensorflow_has_started(kills, tmp_path, index):
+    with kills.running(tmp_path, vanishing=index) as workers:
+        other = workers[1 - index]
+        assert other.wait_for(kills.Event("start"), timeout=300)
+        error, seconds = error_of(kills, other, 60)
+    assert error.startswith("TimeoutError: A worker was there and ended before")
+    # TensorFlow gets 20 seconds.
+    assert seconds < kills.END_TIMEOUT
+
+
+@pytest.mark.parametrize("index", [0, 1])
 def test_signal_ends_a_worker_that_waits_or_trains(kills, tmp_path, index):
     with kills.running(tmp_path, timeout=120) as workers:
         workers[1 - index].send(signal.SIGKILL)

@@ -116,10 +116,18 @@ def test_loss_of_a_worker_is_explained(error):
     with pytest.raises(ConnectionError) as caught:
         model.fit(1)
     message = str(caught.value)
-    assert message.startswith("The `Strategy` of the model 'digits' has lost a worker")
+    start = "The `MultiWorkerMirroredStrategy` of the model 'digits' has lost a worker"
+    assert message.startswith(start)
     assert "start all workers again with the same command" in message
-    cause = "Socket closed" if "Socket" in error.message else "Deadline Exceeded"
-    assert message.endswith(f"Received: {cause}")
+    # Which worker it was, if TensorFlow knows it.
+    wanted = (
+        "Received: Socket closed Additional GRPC error information from remote target"
+    )
+    if "Socket closed" in error.message:
+        assert f"{wanted} /job:worker/replica:0/task:1" in message
+    else:
+        assert "Received: Deadline Exceeded RPC:" in message
+    assert "\n" not in message
     assert caught.value.__cause__ is error
 
 

@@ -61,7 +61,7 @@ def test_silent_worker(kills, tmp_path, index):
         begun(kills, workers)
         workers[index].send(signal.SIGSTOP)
         error, seconds = error_of(kills, workers[1 - index], 60)
-    assert error.startswith("ConnectionError: The `CollectiveAllReduceStrategy`")
+    assert error.startswith("ConnectionError: The `MultiWorkerMirroredStrategy`")
     assert "has lost a worker" in error
     assert seconds < kills.END_TIMEOUT
 

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import signal
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -85,7 +86,7 @@ def multi_worker_strategy(
         except tf.errors.OpError as error:
             raise TimeoutError(
                 "A worker was there and ended before TensorFlow had started; start all "
-                f"workers again. Received: {_first_line(error)}"
+                f"workers again. Received: {_cause(error)}"
             ) from error
 
 
@@ -169,12 +170,12 @@ def explains_loss(method: Callable) -> Callable:
         except _OF_LOSS as error:
             if not _is_of_loss(error, self.distribute_strategy):
                 raise
-            name = type(self.distribute_strategy).__name__
             raise ConnectionError(
-                f"The `{name}` of the model {self.name!r} has lost a worker, and no worker "
-                "can go on without it; start all workers again with the same command: with "
-                "`tfvn.callbacks.BackupAndRestore` in a folder that they share, training "
-                f"continues after the last saved epoch. Received: {_first_line(error)}"
+                f"The `MultiWorkerMirroredStrategy` of the model {self.name!r} has lost a "
+                "worker, and no worker can go on without it; start all workers again with "
+                "the same command: with `tfvn.callbacks.BackupAndRestore` in a folder that "
+                "they share, training continues after the last saved epoch. Received: "
+                f"{_cause(error)}"
             ) from error
 
     return explained
@@ -187,7 +188,7 @@ def _is_of_loss(error: tf.errors.OpError, strategy: tf.distribute.Strategy) -> b
     )
 
 
-def _first_line(error: tf.errors.OpError) -> str:
-    """Returns the cause in an error of TensorFlow, which is several lines long."""
+def _cause(error: tf.errors.OpError) -> str:
+    """Returns the beginning of what TensorFlow says, without its own places in it."""
     _, _, cause = error.message.rpartition("Collective ops is aborted by: ")
-    return cause.strip().split("\n")[0]
+    return textwrap.shorten(cause, 200, placeholder=" ...")

@@ -163,7 +163,7 @@ def train(
     timeout: float = START_TIMEOUT,
     epochs: int = EPOCHS,
     own_network: bool = False,
-    vanishing: int | None = None,
+    ends: tuple[int, str] | None = None,
 ) -> None:
     """Trains, and tells the parent how far it is.
 
@@ -175,7 +175,8 @@ def train(
         timeout: For how long to wait for the others.
         epochs: Number of epochs.
         own_network: Whether to leave the network of the machine, and to wait for another.
-        vanishing: Which worker ends when all have met, if any.
+        ends: Which worker ends early, if any, and when: `"met"`, when all are there, or
+            `"started"`, when TensorFlow has started.
     """
     signal.alarm(LIFETIME)
     os.environ["TF_CONFIG"] = json.dumps(
@@ -190,8 +191,11 @@ def train(
     if own_network:
         parent.recv()
     try:
-        if index == vanishing:
+        if ends == (index, "met"):
             _meet(timeout)
+            return
+        if ends == (index, "started"):
+            _start(timeout)
             return
         _fit(pathlib.Path(folder), index, parent, timeout, epochs)
     except Exception as error:  # noqa: BLE001  the parent shows it
@@ -205,6 +209,12 @@ def _meet(timeout: float) -> None:
     from tfvn.training.rendezvous import wait_for_all
 
     wait_for_all(Cluster.from_environment(), timeout)
+
+
+def _start(timeout: float) -> None:
+    import tfvn
+
+    tfvn.multi_worker_strategy(timeout)
 
 
 def _fit(

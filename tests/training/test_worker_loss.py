@@ -80,8 +80,6 @@ def test_one_process_agrees_with_itself(two_replicas):
 class Model:
     """Something with a strategy and a method that fails."""
 
-    name = "digits"
-
     def __init__(self, error, strategy):
         self.error = error
         self.distribute_strategy = strategy
@@ -116,7 +114,7 @@ def test_loss_of_a_worker_is_explained(error):
     with pytest.raises(ConnectionError) as caught:
         model.fit(1)
     message = str(caught.value)
-    start = "The `MultiWorkerMirroredStrategy` of the model 'digits' has lost a worker"
+    start = "A worker of the `MultiWorkerMirroredStrategy` was lost"
     assert message.startswith(start)
     assert "start all workers again with the same command" in message
     # Which worker it was, if TensorFlow knows it.
@@ -147,18 +145,21 @@ def test_other_errors_stay_what_they_are(two_replicas):
     assert Model.fit.__doc__ == "Fits."
 
 
-def test_fit_explains_it():
-    model = tfvn.Sequential([keras.Input((1,)), tfvn.MeanFieldDense(1)])
+class Lose(keras.callbacks.Callback):
+    def lose(self, *_):
+        self.model._distribute_strategy = Strategy(ALIKE, "worker", 0)
+        raise OF_LOSS[0]
+
+    on_epoch_end = on_test_end = on_predict_end = lose
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+def test_methods_of_a_model_explain_it(method):
+    model = tfvn.Sequential([keras.Input((1,)), tfvn.VarianceDense(1)])
     model.compile("sgd", "mse", run_eagerly=True)
-
-    class Lose(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            self.model._distribute_strategy = Strategy(ALIKE, "worker", 0)
-            raise OF_LOSS[0]
-
-    x = np.ones((2, 1))
-    with pytest.raises(ConnectionError, match="has lost a worker"):
-        model.fit(x, x, callbacks=[Lose()], verbose=0)
+    data = [np.ones((2, 1))] * (1 if method == "predict" else 2)
+    with pytest.raises(ConnectionError, match="was lost, and no worker can"):
+        getattr(model, method)(*data, callbacks=[Lose()], verbose=0)
 
 
 class TestStart:
@@ -195,7 +196,7 @@ class TestStart:
         monkeypatch.setattr(private_training, "tensorflow_has_started", lambda: False)
         monkeypatch.setattr(private_training, "configure_coordination", configure)
         monkeypatch.setattr(workers, "wait_for_all", lambda *_: None)
-        monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
+        monkeypatch.setattr(workers, "_Strategy", fail)
         before = signal.getsignal(signal.SIGTERM)
         with pytest.raises(
             TimeoutError, match=r"ended before.*Received: Barrier timed"
@@ -203,4 +204,4 @@ class TestStart:
             tfvn.multi_worker_strategy(timeout=5)
         assert signal.getsignal(signal.SIGTERM) == before
         # The seconds are those that the documentation of the function promises.
-        assert configured == [({"worker": 2}, 20, 10)]
+        assert configured == [({"worker": 2}, 15, 10)]

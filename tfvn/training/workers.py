@@ -5,6 +5,7 @@ import functools
 import signal
 import textwrap
 import threading
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,7 +23,7 @@ _SILENCE = 10
 
 # For how many seconds TensorFlow, which signals do not interrupt, may start when all workers
 # are there. It needs about one; it needs more if one of them has ended in the meantime.
-_START = 20
+_START = 15
 
 
 def multi_worker_strategy(
@@ -37,9 +38,9 @@ def multi_worker_strategy(
     they compute anything else with TensorFlow.
 
     A worker that ends or is silent for 10 seconds then counts as lost: in less than 30
-    seconds, `fit` raises a `ConnectionError` on all others. Start all workers again with
-    the same command; with `tfvn.callbacks.BackupAndRestore`, they continue after the last
-    saved epoch.
+    seconds, the methods of a `tfvn.Model`, and code in the strategy's `scope()`, raise a
+    `ConnectionError` on all others. Start all workers again with the same command; with
+    `tfvn.callbacks.BackupAndRestore`, they continue after the last saved epoch.
 
     Args:
         timeout: For how many seconds to wait for the other workers.
@@ -80,9 +81,7 @@ def multi_worker_strategy(
         )
     with _kept_sigterm():
         try:
-            return tf.distribute.MultiWorkerMirroredStrategy(
-                communication_options=communication_options
-            )
+            return _Strategy(communication_options=communication_options)
         except tf.errors.OpError as error:
             raise TimeoutError(
                 "A worker was there and ended before TensorFlow had started; start all "
@@ -156,8 +155,46 @@ _OF_LOSS = (
 _WORDS_OF_LOSS = ("Collective ops is aborted by", "CoordinationService", "/job:")
 
 
+class _Strategy(tf.distribute.MultiWorkerMirroredStrategy):
+    """A strategy that says so if a worker is lost while a model is made in its scope."""
+
+    def scope(self) -> Any:
+        return _Explained(self, super().scope())
+
+
+class _Explained:
+    """A scope that says so if an error of TensorFlow in it means that a worker was lost.
+
+    Args:
+        strategy: The strategy.
+        scope: What to enter.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, scope: Any):
+        self._strategy = strategy
+        self._scope = scope
+
+    def __enter__(self) -> Any:
+        return self._scope.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        self._scope.__exit__(kind, error, traceback)
+        if isinstance(error, _OF_LOSS) and _is_of_loss(error, self._strategy):
+            raise ConnectionError(
+                "A worker of the `MultiWorkerMirroredStrategy` was lost, and no worker can "
+                "go on without it; start all workers again with the same command: with "
+                "`tfvn.callbacks.BackupAndRestore` in a folder that they share, training "
+                f"continues after the last saved epoch. Received: {_cause(error)}"
+            ) from error
+
+
 def explains_loss(method: Callable) -> Callable:
-    """Makes a method of a model say so when TensorFlow's error means a lost worker.
+    """Makes a method of a model say so if TensorFlow's error means a lost worker.
 
     Args:
         method: A method of a `keras.Model`.
@@ -165,24 +202,14 @@ def explains_loss(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def explained(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
+        with _Explained(self.distribute_strategy, contextlib.nullcontext()):
             return method(self, *args, **kwargs)
-        except _OF_LOSS as error:
-            if not _is_of_loss(error, self.distribute_strategy):
-                raise
-            raise ConnectionError(
-                f"The `MultiWorkerMirroredStrategy` of the model {self.name!r} has lost a "
-                "worker, and no worker can go on without it; start all workers again with "
-                "the same command: with `tfvn.callbacks.BackupAndRestore` in a folder that "
-                "they share, training continues after the last saved epoch. Received: "
-                f"{_cause(error)}"
-            ) from error
 
     return explained
 
 
 def _is_of_loss(error: tf.errors.OpError, strategy: tf.distribute.Strategy) -> bool:
-    # Errors of the user's data, for instance, have the same classes.
+    # Errors about data, for instance, have the same classes.
     return has_several_workers(strategy) and any(
         words in error.message for words in _WORDS_OF_LOSS
     )

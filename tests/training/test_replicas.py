@@ -49,7 +49,7 @@ def trained(model, size=SIZE, batch_size=4):
         x,
         y,
         batch_size=batch_size,
-        epochs=3,
+        epochs=2,
         shuffle=False,
         validation_data=data(7),
         verbose=0,
@@ -66,7 +66,7 @@ def assert_equal(one, two):
 
 
 class TestEqualOneDevice:
-    @pytest.mark.one_in(4)
+    @pytest.mark.one_in(8)
     @pytest.mark.parametrize("batch_size", [4, 5])
     @pytest.mark.parametrize("family", FAMILIES)
     @pytest.mark.usefixtures("still")
@@ -76,6 +76,7 @@ class TestEqualOneDevice:
             model = compiled(family, jit_compile="auto")
         assert_equal(one, trained(model, batch_size=batch_size))
 
+    @pytest.mark.exhaustive
     @pytest.mark.usefixtures("still")
     def test_not_if_replicas_count_alike(self, two_replicas, monkeypatch):
         one = trained(compiled())
@@ -119,7 +120,7 @@ class TestEqualOneDevice:
         x, y = data(4)
         with (
             pytest.warns(UserWarning, match="summed over a batch"),
-            pytest.raises(ValueError, match=r"all averaged.*\['mean', 'sum'\]"),
+            pytest.raises(ValueError, match=r"or all summed.*\['mean', 'sum'\]"),
         ):
             model.fit(x, [y, y], verbose=0)
 
@@ -127,7 +128,7 @@ class TestEqualOneDevice:
 class TestLogs:
     def test_of_a_batch(self, two_replicas):
         with two_replicas.scope():
-            model = compiled()
+            model = compiled(train_size=4)
         logs = model.train_on_batch(*data(4), return_dict=True)
         assert set(logs) >= {"loss", "nll", "kl", "elbo", "mae"}
         assert all(np.isfinite(value) for value in logs.values())
@@ -169,15 +170,6 @@ class TestSymbolicBuild:
         with pytest.warns(UserWarning, match="ran out of data"):
             model.fit(batches, verbose=0)
         assert len(starts) == 1
-
-    def test_of_data_of_unknown_rank(self, two_replicas):
-        types = (tf.float32, tf.float32)
-        batches = tf.data.Dataset.from_generator(lambda: iter([data(4)]), types)
-        with two_replicas.scope():
-            model = self.unbuilt()
-        with pytest.warns(UserWarning, match="ran out of data"):
-            model.fit(batches, verbose=0)
-        assert model.layers[0].built
 
 
 class TestOrder:
@@ -229,9 +221,16 @@ class TestRefusals:
 
         model = compiled()
         monkeypatch.setattr(type(model), "distribute_strategy", Servers())
-        for call in (model.fit, model.evaluate, lambda x, y: model.predict(x)):
-            with pytest.raises(ValueError, match=r"MultiWorker.* Received: .*=Servers"):
-                call(*data())
+        with pytest.raises(ValueError, match=r"MultiWorker.* Received: .*=Servers"):
+            model.fit(*data())
+
+    def test_batch_normalization_of_no_rows(self, two_replicas):
+        with two_replicas.scope():
+            layers = [tfvn.MeanFieldDense(2), keras.layers.BatchNormalization()]
+            model = tfvn.Sequential([keras.Input((3,)), *layers])
+            model.compile("sgd", "mse")
+        with pytest.raises(ValueError, match="last batch has 1 of 33 rows for 2 rep"):
+            model.fit(*data(), batch_size=4)
 
     @pytest.mark.parametrize("kind", ["sparse", "batches"])
     def test_shuffling_other_data_than_arrays(self, kind, two_replicas, monkeypatch):

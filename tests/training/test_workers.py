@@ -89,6 +89,11 @@ class TestTwoWorkers:
         for worker in workers:
             np.testing.assert_allclose(*worker["predicted"], rtol=1e-5)
 
+    def test_share_the_rows_of_an_ensemble(self, workers):
+        (even, everything), (odd, _) = (worker["ensembles"] for worker in workers)
+        np.testing.assert_allclose(even, everything[::2], atol=1e-5)
+        np.testing.assert_allclose(odd, everything[1::2], atol=1e-5)
+
     def test_refuse_several_steps_at_once(self, workers):
         for worker in workers:
             assert "`steps_per_execution=1`" in worker["refused"]

@@ -70,6 +70,24 @@ def predicted():
     return outputs.ravel().tolist(), (x * model.get_weights()[0]).ravel().tolist()
 
 
+def ensembles():
+    """Returns predictions of this worker's rows and, from the first worker, of all."""
+    with STRATEGY.scope():
+        model = tfvn.Sequential([keras.Input((3,)), tfvn.MeanFieldDense(2)])
+    x = np.random.default_rng(0).normal(size=(6, 3)).astype("float32")
+    seeds = np.arange(12).reshape(6, 2)
+
+    def mean_of(rows):
+        answer = tfvn.ensemble_predict(
+            model, x[rows], num_samples=3, seed=seeds[rows], outputs="regression"
+        )
+        return answer.mean.tolist()
+
+    # Worker 1 would hang here if a prediction needed all workers.
+    everything = mean_of(slice(None)) if WORKER == 0 else None
+    return mean_of(slice(WORKER, None, 2)), everything
+
+
 def stock_fit():
     with STRATEGY.scope():
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
@@ -106,6 +124,7 @@ def main(path):
         "short epochs": trained_ids(steps_per_epoch=3),
         "noise": [noisy(seed) for seed in (5, 5)],
         "predicted": predicted(),
+        "ensembles": ensembles(),
         "refused": failure_of(refused_steps),
         "stock fit": failure_of(stock_fit),
         "stock reduction": failure_of(stock_reduction),

@@ -18,13 +18,14 @@ def devices_of(model: keras.Model) -> list[str | None]:
         model: A model.
 
     Returns:
-        Names of devices, or `[None]`, whatever device TensorFlow chooses, for a model
-        without such a strategy.
+        Names of devices, or `[None]`, whatever device TensorFlow chooses, unless there
+        are several.
     """
     strategy = model.distribute_strategy
     if not isinstance(strategy, _MIRRORED):
         return [None]
-    return list(strategy.extended.worker_devices)
+    devices = list(strategy.extended.worker_devices)
+    return devices if len(devices) > 1 else [None]
 
 
 def in_parallel(tasks: Iterable[Callable[[], Any]], count: int) -> Iterator[Any]:

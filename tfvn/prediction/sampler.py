@@ -1,5 +1,6 @@
 """Draws a model's outputs, with traced functions that are kept with the model."""
 
+import contextlib
 import dataclasses
 import weakref
 from collections.abc import Callable
@@ -146,7 +147,7 @@ class Sampler:
             x: Any, seed: Tensor, first_block: Tensor, states: list[Tensor]
         ) -> Any:
             block = seed, first_block, states
-            with tf.device(device):
+            with tf.device(device) if device else contextlib.nullcontext():
                 return self.summarize(x, *block, num_samples, kinds, parts)
 
         specs = [

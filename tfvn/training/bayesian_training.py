@@ -222,6 +222,7 @@ class BayesianTraining(BoundLoss):
         x, are_arrays = data.x, data.are_arrays
         callbacks, backups = with_own_callbacks(callbacks, self, self._elbo)
         several = replicas.has_several_workers(self.distribute_strategy)
+        replicas.check_last_batch(self, data, batch_size)
         if several:
             replicas.check_order(data, shuffle)
         is_ordered = shuffle and are_arrays and not train_size.is_sparse(x)
@@ -307,9 +308,9 @@ class BayesianTraining(BoundLoss):
     def _maybe_symbolic_build(
         self, iterator: Any = None, data_batch: Any = None
     ) -> None:
+        replicas.check(self)
         if iterator is not None and self._distribute_strategy is not None:
-            with self.distribute_strategy.scope():
-                data_batch = private_training.batch_spec(iterator)
+            data_batch = private_training.batch_spec(iterator)
         super()._maybe_symbolic_build(iterator=None, data_batch=data_batch)
 
     def run_train_step(self, data: Any) -> dict[str, Tensor]:

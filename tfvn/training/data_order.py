@@ -30,7 +30,7 @@ class DataOrder:
             batch_size: Number of examples in a batch; `None` is 32.
             size: How many of the rows are trained on, from the first one.
         """
-        epoch = tf.data.Dataset.range(1).map(lambda _: self.epoch)
+        epoch = tf.data.Dataset.range(1).map(lambda _: self.epoch.read_value())
         count = tf.data.experimental.assert_cardinality(
             number_of_batches(batch_size, size)
         )

@@ -12,6 +12,7 @@ from tfvn import passes
 from tfvn.training import train_size
 from tfvn.training.train_size import TrainingData
 from tfvn.utils import private_training
+from tfvn.utils.models import all_layers
 
 Tensor = Any
 
@@ -38,8 +39,8 @@ def check(model: keras.Model) -> None:
     strategy = model.distribute_strategy
     if isinstance(strategy, tf.distribute.experimental.ParameterServerStrategy):
         raise ValueError(
-            "`fit`, `evaluate` and `predict` need replicas that take every step together, "
-            "which those of a `ParameterServerStrategy` do not; use "
+            "`fit` needs replicas that take every step together, which those of a "
+            "`ParameterServerStrategy` do not; use "
             "`tf.distribute.MultiWorkerMirroredStrategy`. Received: "
             f"strategy={type(strategy).__name__}"
         )
@@ -92,6 +93,34 @@ def check_order(data: TrainingData, shuffle: bool | str) -> None:
             "and leave out others; pass the same `seed` to `shuffle` on every worker. "
             "Received: a `tf.data.Dataset` that is shuffled without a seed",
             stacklevel=3,
+        )
+
+
+def check_last_batch(
+    model: keras.Model, data: TrainingData, batch_size: int | None
+) -> None:
+    """Raises if the last batch of arrays leaves a replica to divide by its 0 rows.
+
+    Args:
+        model: The model.
+        data: The data of `fit`.
+        batch_size: The `batch_size` of `fit`.
+    """
+    count = model.distribute_strategy.num_replicas_in_sync
+    if count == 1 or not data.are_arrays:
+        return
+    size = batch_size or 32
+    last = (data.size or size) % size or size
+    normalizes = any(
+        isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+        for layer in all_layers(model)
+    )
+    if normalizes and last < count:
+        raise ValueError(
+            "Batch normalization needs rows on every replica, or the weights become NaN; "
+            "pass a `batch_size` with which the last batch is at least as large as the "
+            f"number of replicas. Received: batch_size={size}, so that the last batch has "
+            f"{last} of {data.size} rows for {count} replicas"
         )
 
 
@@ -166,10 +195,10 @@ class LogVector:
     def unpack(self, vector: Tensor) -> dict[str, Tensor]:
         """Returns logs from the average of the vectors of all replicas."""
         sizes = [math.prod(shape) for shape in self._shapes]
-        parts = tf.split(tf.reshape(vector, [-1]), sizes)
-        return keras.tree.pack_sequence_as(
-            self._logs, list(map(tf.reshape, parts, self._shapes))
-        )
+        # The last part is empty, and there if there are no logs.
+        parts = tf.split(tf.reshape(vector, [-1]), [*sizes, 0])
+        flat = [tf.reshape(*pair) for pair in zip(parts, self._shapes, strict=False)]
+        return keras.tree.pack_sequence_as(self._logs, flat)
 
 
 def shared_seed(strategy: tf.distribute.Strategy) -> int:

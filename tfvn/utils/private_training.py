@@ -86,27 +86,19 @@ def set_loss_tracker(model: keras.Model, tracker: keras.metrics.Mean) -> None:
 
 
 def batch_spec(epochs: Any) -> Any:
-    """Returns what a replica gets in a step of `fit`: specs, or tensors if unknown.
+    """Returns the specs of what a replica gets in a step of `fit`.
 
-    Keras takes a batch out of the data to build a model, which one of its strategies can't
-    take apart. The data know the shapes, unless they are a generator without specs.
+    To build a model, Keras takes a batch out of the data, which it can't take apart under
+    every strategy, and which the data then lack.
 
     Args:
         epochs: The iterator over epochs that Keras makes from the data.
     """
-    dataset = epochs._distributed_dataset
-    local = keras.tree.map_structure(_of_first_replica, dataset.element_spec)
-    if all(spec.shape.rank is not None for spec in keras.tree.flatten(local)):
-        return local
-    batch = next(iter(dataset))
-    strategy = tf.distribute.get_strategy()
     return keras.tree.map_structure(
-        lambda value: strategy.experimental_local_results(value)[0], batch
+        # With several replicas in this process, there is a spec for each.
+        lambda spec: spec._value_specs[0] if hasattr(spec, "_value_specs") else spec,
+        epochs._distributed_dataset.element_spec,
     )
-
-
-def _of_first_replica(spec: Any) -> Any:
-    return spec._value_specs[0] if hasattr(spec, "_value_specs") else spec
 
 
 def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:

@@ -13,6 +13,7 @@ other 4 examples of a batch, and one worker nothing of the last, which is a sing
 import argparse
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -34,7 +35,7 @@ with quiet_tensorflow():
 FAMILIES = ("Variance", "GaussianDropout", "MeanField", "KTied")
 # Examples, examples of a batch, and epochs, each with 20 steps in all.
 BATCHES = {"even": (64, 16, 5), "uneven": (37, 9, 4)}
-SECONDS = 900
+SECONDS = 1800
 
 
 def hold_noise_constant() -> None:
@@ -135,7 +136,14 @@ def run_workers(script: Path, *arguments: str, count: int = 2) -> list[Any]:
                 config = {"cluster": {"worker": addresses}, "task": task}
                 command = [sys.executable, str(script), str(path), *arguments]
                 environment = {**os.environ, "TF_CONFIG": json.dumps(config)}
-                workers.append(subprocess.Popen(command, env=environment))  # noqa: S603
+                workers.append(
+                    subprocess.Popen(  # noqa: S603  our own file
+                        command,
+                        env=environment,
+                        # Ends a worker whose starter is gone.
+                        preexec_fn=lambda: signal.alarm(SECONDS),
+                    )
+                )
             wait(workers)
             return [json.loads(path.read_text()) for path in paths]
         finally:

@@ -52,10 +52,7 @@ def test_a_section_shows_figures_settings_and_seeds():
     assert "P(\\|w\\| < 1)" in text
     assert "`tfvn reproduce toy --seeds 1`: batch size 9; 1 seed, 1.5 minutes" in text
     assert "![toy: line](results/line.png)" in text
-    assert (
-        "| `structures` | Nalisnick and Smyth (2018), sections 3 and 5 | not run |"
-        in text
-    )
+    assert "| `structures` | Nalisnick and Smyth (2018), sections 3 and 5 | not run |" in text
 
 
 def test_a_run_is_added(tmp_path, monkeypatch):

@@ -53,8 +53,9 @@ class TestTwoWorkers:
     def test_start_from_the_same_weights(self, workers):
         assert workers[0]["weights"] == workers[1]["weights"]
 
-    def test_see_every_example_once_in_every_epoch(self, workers):
-        steps = self.steps(workers, "epochs")
+    @pytest.mark.parametrize("name", ["epochs", "epochs with a backup"])
+    def test_see_every_example_once_in_every_epoch(self, workers, name):
+        steps = self.steps(workers, name)
         epochs = [np.concatenate(steps[:5]), np.concatenate(steps[5:])]
         assert [sorted(epoch) for epoch in epochs] == [list(range(41))] * 2
         assert any(epochs[0] != epochs[1])
@@ -85,7 +86,7 @@ class TestTwoWorkers:
             ]
             np.testing.assert_allclose(*noises, atol=1e-5)
 
-    def test_predict_all_rows_in_order(self, workers):
+    def test_predict_and_evaluate_all_rows(self, workers):
         for worker in workers:
             np.testing.assert_allclose(*worker["predicted"], rtol=1e-5)
 

@@ -44,6 +44,12 @@ def trained_ids(**options):
     return seen
 
 
+def with_backup(folder):
+    """Returns the ids of a run whose order of the data a backup decides."""
+    backup = tfvn.callbacks.BackupAndRestore(folder)
+    return trained_ids(callbacks=[backup])
+
+
 def noisy(seed):
     """Returns outputs of this worker with random weights."""
     with STRATEGY.scope():
@@ -62,12 +68,21 @@ def noisy(seed):
 
 
 def predicted():
-    """Returns predictions of a model without noise, and what they should be."""
+    """Returns predictions and a loss without noise, and what they should be.
+
+    Of the last batch, a single example, one worker has nothing.
+    """
     with STRATEGY.scope():
         model = tfvn.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    x = np.arange(23.0)[:, None].astype("float32")
+        model.compile("sgd", "mse")
+    x = np.arange(21.0)[:, None].astype("float32")
     outputs = model.predict(x, batch_size=5, verbose=0)
-    return outputs.ravel().tolist(), (x * model.get_weights()[0]).ravel().tolist()
+    loss = model.evaluate(x, 2.0 * x, batch_size=5, verbose=0)
+    expected = x * model.get_weights()[0]
+    return [*outputs.ravel().tolist(), loss], [
+        *expected.ravel().tolist(),
+        float(np.mean(np.square(expected - 2.0 * x))),
+    ]
 
 
 def ensembles():
@@ -122,6 +137,7 @@ def main(path):
         "weights": initial_weights(),
         "epochs": trained_ids(),
         "short epochs": trained_ids(steps_per_epoch=3),
+        "epochs with a backup": with_backup(path.with_suffix(".backup")),
         "noise": [noisy(seed) for seed in (5, 5)],
         "predicted": predicted(),
         "ensembles": ensembles(),

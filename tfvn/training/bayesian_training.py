@@ -147,7 +147,7 @@ class BayesianTraining(BoundLoss):
         if save_type != "checkpoint":
             return children
         state = [*self.variables, *self.training_state_variables]
-        numbered = {f"variable_{index}": value for index, value in enumerate(state)}
+        numbered = {f"tfvn_variable_{i}": value for i, value in enumerate(state)}
         return {**children, **numbered}
 
     # The parts of the bound are not in `metrics`, because users loop over those.
@@ -309,7 +309,7 @@ class BayesianTraining(BoundLoss):
         self, iterator: Any = None, data_batch: Any = None
     ) -> None:
         replicas.check(self)
-        if iterator is not None and self._distribute_strategy is not None:
+        if iterator is not None:
             data_batch = private_training.batch_spec(iterator)
         super()._maybe_symbolic_build(iterator=None, data_batch=data_batch)
 

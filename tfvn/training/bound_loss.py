@@ -53,8 +53,8 @@ class BoundLoss(keras.Model):
         nll = self._negative_log_likelihood(y, draws, sample_weight)
         # Each replica has a part of the examples, but all weights.
         replicas = self.distribute_strategy.num_replicas_in_sync
-        rows: Any = None if x is None and y_pred is None else rows_of((x, y_pred))
-        part = None if rows is None else part_of_batch(rows)
+        rows: Any = 1 if x is None else rows_of(x)
+        part = part_of_batch(rows_of((x, y_pred))) if replicas > 1 else None
         if part is not None:
             rows = part.mean_rows
             if self._is_averaged():
@@ -70,7 +70,7 @@ class BoundLoss(keras.Model):
                         step.kl_weight,
                     ]
                 ),
-                sample_weight=1 if x is None else rows,
+                sample_weight=rows,
             )
         return nll + _mean([drawn.loss for drawn in draws]) / replicas
 

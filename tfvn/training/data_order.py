@@ -52,12 +52,7 @@ class DataOrder:
         """
         epochs = tf.data.Dataset.counter()
         batches = self._batches(arrays, batch_size, size, epochs)
-        options = tf.data.Options()
-        # Each worker takes its part of every batch.
-        options.experimental_distribute.auto_shard_policy = (
-            tf.data.experimental.AutoShardPolicy.DATA
-        )
-        return batches.with_options(options).prefetch(tf.data.AUTOTUNE)
+        return batches.prefetch(tf.data.AUTOTUNE)
 
     def _batches(
         self, arrays: Any, batch_size: int | None, size: int, epochs: tf.data.Dataset
@@ -80,7 +75,13 @@ class DataOrder:
                 none_is_leaf=True,
             )
 
-        return epochs.flat_map(order).map(take, tf.data.AUTOTUNE)
+        options = tf.data.Options()
+        # Each worker takes its part of every batch.
+        options.experimental_distribute.auto_shard_policy = (
+            tf.data.experimental.AutoShardPolicy.DATA
+        )
+        batches = epochs.flat_map(order).map(take, tf.data.AUTOTUNE)
+        return batches.with_options(options)
 
 
 def number_of_batches(batch_size: int | None, size: int) -> int:

@@ -82,7 +82,8 @@ def set_loss_tracker(model: keras.Model, tracker: keras.metrics.Mean) -> None:
 
     Keras creates it in `compile`, and no argument of `compile` replaces it.
     """
-    model._loss_tracker = tracker
+    # Past Keras's tracking, as in `compile`, or it would be a second metric beside the loss.
+    vars(model)["_loss_tracker"] = tracker
 
 
 def batch_spec(epochs: Any) -> Any:

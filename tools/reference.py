@@ -32,7 +32,10 @@ NOISE = (
 )
 # The names at the top of the package, by page. Names that no page lists are analysis.
 PAGES = {
-    "models": ("Models", ("Model", "Sequential", "variable_groups")),
+    "models": (
+        "Models",
+        ("Model", "Sequential", "multi_worker_strategy", "variable_groups"),
+    ),
     "noise": ("Noise layers", NOISE),
     "prediction": (
         "Prediction",

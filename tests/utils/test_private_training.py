@@ -143,6 +143,27 @@ class TestTraining:
         assert model.evaluate(x, x, verbose=0) == "ours"
 
 
+class TestWorkers:
+    def test_tensorflow_has_started(self):
+        tf.zeros(1).numpy()
+        assert private_training.tensorflow_has_started()
+
+    def test_configure_coordination(self, monkeypatch):
+        context = private_training.context.context()
+        monkeypatch.setattr(context, "_coordination_service_config", None)
+        private_training.configure_coordination({"chief": 1, "worker": 2}, 20.5, 10)
+        config = context.coordination_service
+        assert config.service_type == "standalone"
+        # As TensorFlow itself writes it.
+        assert config.service_leader == "/job:chief/replica:0/task:0"
+        assert config.enable_health_check
+        assert config.cluster_register_with_barrier
+        assert config.cluster_register_timeout_in_ms == 20500
+        assert config.heartbeat_timeout_in_ms == 10000
+        jobs = [(job.name, job.num_tasks) for job in config.coordinated_job_list]
+        assert jobs == [("chief", 1), ("worker", 2)]
+
+
 class TestData:
     def test_batches_of(self):
         seen = []

@@ -4,6 +4,7 @@ from tfvn.training import callbacks, learning_rates, losses, optimizers, schedul
 from tfvn.training.groups import variable_groups
 from tfvn.training.lower_bound import evidence_lower_bound
 from tfvn.training.model import Model, Sequential
+from tfvn.training.workers import multi_worker_strategy
 
 __all__ = [
     "Model",
@@ -12,6 +13,7 @@ __all__ = [
     "evidence_lower_bound",
     "learning_rates",
     "losses",
+    "multi_worker_strategy",
     "optimizers",
     "schedules",
     "variable_groups",

@@ -18,6 +18,7 @@ from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import metric_inputs
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
+from tfvn.training.workers import explains_loss
 from tfvn.utils import private, private_training
 from tfvn.utils.validation import check_choice, check_count, check_verbose
 
@@ -176,6 +177,7 @@ class BayesianTraining(BoundLoss):
             logs = {n: v for n, v in logs.items() if n in own or n not in elbo.NAMES}
         return super()._flatten_metrics_in_order(logs)
 
+    @explains_loss
     def fit(
         self,
         x: Any = None,
@@ -262,6 +264,9 @@ class BayesianTraining(BoundLoss):
             # Keras does not tell callbacks, but they have to restore what they changed.
             undo_changes(self)
             raise
+
+    evaluate = explains_loss(keras.Model.evaluate)
+    predict = explains_loss(keras.Model.predict)
 
     # `fit` and similar methods run a step, maybe that of a subclass, within a pass.
 

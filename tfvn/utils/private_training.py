@@ -13,6 +13,8 @@ import tensorflow as tf
 # "crossentropy", which depends on the shapes of targets and outputs.
 from keras.src.trainers.compile_utils import get_loss as get_loss
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from tensorflow.compiler.xla.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
+from tensorflow.python.eager import context
 from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
 
 # ruff: noqa: SLF001
@@ -193,3 +195,41 @@ def step_of(loop: Any) -> Tensor:
     every loop in the first argument of its body.
     """
     return loop.inputs[0]
+
+
+# Several workers.
+
+
+def tensorflow_has_started() -> bool:
+    """Whether anything has been computed, so that it is too late to add other workers.
+
+    The public way to find out, to create the strategy, waits for the others first.
+    """
+    return context.context()._context_handle is not None
+
+
+def configure_coordination(
+    jobs: dict[str, int], register_seconds: float, silence_seconds: float
+) -> None:
+    """Bounds how long TensorFlow waits for workers when it starts, and later.
+
+    `MultiWorkerMirroredStrategy` configures the service that does both, unless that has been
+    done before, and takes no argument for it: it waits ten minutes or more for a start.
+
+    Args:
+        jobs: Number of the workers of each kind, the one that has the chief first.
+        register_seconds: For how long to wait until all workers have started.
+        silence_seconds: After how long without a sign of life a worker counts as lost.
+    """
+    context.context().configure_coordination_service(
+        "standalone",
+        service_leader=f"/job:{next(iter(jobs))}/replica:0/task:0",
+        cluster_register_timeout_in_ms=int(1000 * register_seconds),
+        heartbeat_timeout_in_ms=int(1000 * silence_seconds),
+        coordinated_jobs=[
+            CoordinatedJob(name=job, num_tasks=count) for job, count in jobs.items()
+        ],
+    )
+    # Otherwise the first wait ends when the chief is there, and a second one, which has no
+    # bound that can be set, waits for the others.
+    context.context().coordination_service.cluster_register_with_barrier = True

@@ -4,7 +4,9 @@ import json
 import os
 import pathlib
 import warnings
-from typing import Any
+import zipfile
+import zlib
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -17,8 +19,41 @@ from tfvn.training.callbacks.run_state import (
     variables_of_run,
 )
 from tfvn.training.data_order import DataOrder
+from tfvn.training.workers import is_chief, of_all_workers
 from tfvn.utils import private_training
 from tfvn.utils.validation import check_path
+
+# What reading a file raises that is not, or not all of, what `save` has written. Not
+# among them is what the system says of a file that cannot be read: that can be mended.
+_DAMAGED = (
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+class _Saved(NamedTuple):
+    """The contents of a backup.
+
+    Attributes:
+        epoch: Number of finished epochs.
+        names: Names of the variables.
+        values: Their values.
+        run: What is known about the run; empty in version 0.1.
+        states: States of the other callbacks, by class name and position.
+        mark: A number that differs for different contents, and is not 0.
+    """
+
+    epoch: int
+    names: list[str]
+    values: list[np.ndarray]
+    run: dict[str, Any]
+    states: dict[str, Any]
+    mark: int
 
 
 class BackupAndRestore(keras.callbacks.Callback):
@@ -40,9 +75,15 @@ class BackupAndRestore(keras.callbacks.Callback):
     this callback last and set its attribute `others` to the list of the other callbacks,
     because Keras does not pass them.
 
-    A backup is a single file, which is replaced in one step and so is never incomplete. It
-    is removed when training ends. As in Keras, the history of a resumed run starts with the
+    A backup is a single file, which is replaced in one step and so is never incomplete. If
+    the disk has damaged it, the callback warns, and training starts over. The file is
+    removed when training ends. As in Keras, the history of a resumed run starts with the
     first epoch after the backup.
+
+    With several workers (`tfvn.multi_worker_strategy`), `backup_dir` must be a folder that
+    all of them share. The chief writes the file, all restore it, and it is removed once all
+    have finished. Other callbacks end before: what one of them saves in `on_train_end` is
+    there before the backup is removed.
 
     Args:
         backup_dir: Folder of the backup. Use a separate folder for each run.
@@ -76,8 +117,10 @@ class BackupAndRestore(keras.callbacks.Callback):
         return self.backup_dir / "backup.npz"
 
     def on_train_begin(self, logs: Any = None) -> None:
+        saved = self._read()
+        self._check_shared(saved)
         # `fit` reads this attribute, which Keras's own callback sets too.
-        epoch = self._restore() if self.path.exists() else None
+        epoch = None if saved is None else self._restore(saved)
         private_training.set_initial_epoch(self.model, epoch)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -90,16 +133,20 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         private_training.set_initial_epoch(self.model, None)
-        if self.delete_checkpoint:
+        strategy = self.model.distribute_strategy
+        # Until all workers have finished, each of them may still need the backup. After
+        # that, nobody goes on before it is gone, because the next `fit` would restore it.
+        of_all_workers(strategy, 0)
+        if self.delete_checkpoint and is_chief(strategy):
             self.path.unlink(missing_ok=True)
+        of_all_workers(strategy, 0)
 
     def save(self, epochs: int) -> None:
-        """Writes the backup.
+        """Writes the backup; with several workers, the chief does, but all must call it.
 
         Args:
             epochs: Number of finished epochs.
         """
-        self.backup_dir.mkdir(parents=True, exist_ok=True)
         variables = variables_of_run(self.model)
         arrays = {
             str(index): keras.ops.convert_to_numpy(variable)
@@ -109,6 +156,10 @@ class BackupAndRestore(keras.callbacks.Callback):
             "stopped": bool(self.model.stop_training),
             "callbacks": encode(callback_states(self.others), arrays),
         }
+        # Workers read some variables, such as the state of metrics, only together.
+        if not is_chief(self.model.distribute_strategy):
+            return
+        self.backup_dir.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_suffix(f".{os.getpid()}.partial")
         with partial.open("wb") as file:
             np.savez(
@@ -123,17 +174,46 @@ class BackupAndRestore(keras.callbacks.Callback):
         # In one step, so that there is always either the old or the new backup.
         partial.replace(self.path)
 
-    def _restore(self) -> int:
-        with np.load(self.path) as saved:
-            names = json.loads(str(saved["names"]))
-            values = [saved[str(index)] for index in range(len(names))]
-            # Version 0.1 did not save the callbacks.
-            is_old = "run" not in saved
-            run = {} if is_old else json.loads(str(saved["run"]))
-            states = decode(run["callbacks"], saved) if run else {}
-            epoch = int(saved["epoch"])
-        self._restore_variables(names, values, is_old)
-        unmatched = restore_callbacks(self.others, states)
+    def _read(self) -> _Saved | None:
+        """Returns the backup, or `None` if there is none that can be read."""
+        if not self.path.exists():
+            return None
+        try:
+            with self.path.open("rb") as file, np.load(file) as saved:
+                names = json.loads(str(saved["names"]))
+                # Version 0.1 did not save the callbacks.
+                run = json.loads(str(saved["run"])) if "run" in saved else {}
+                return _Saved(
+                    epoch=int(saved["epoch"]),
+                    names=names,
+                    values=[saved[str(index)] for index in range(len(names))],
+                    run=run,
+                    states=decode(run["callbacks"], saved) if run else {},
+                    mark=_mark_of(saved.zip),
+                )
+        except _DAMAGED as error:
+            warnings.warn(
+                "The backup is damaged and cannot be restored, so training starts from "
+                f"the beginning. Received: backup={str(self.path)!r}, {error!r}",
+                stacklevel=2,
+            )
+            return None
+
+    def _check_shared(self, saved: _Saved | None) -> None:
+        """Waits for all workers, and raises if they do not restore the same backup."""
+        mark = 0 if saved is None else saved.mark
+        marks = of_all_workers(self.model.distribute_strategy, mark)
+        if len(set(marks)) > 1:
+            raise ValueError(
+                "With several workers, `backup_dir` must be a folder that all of them "
+                f"share. Received: backup_dir={str(self.backup_dir)!r}, in which the "
+                f"workers find these backups (0 is none): {marks}"
+            )
+
+    def _restore(self, saved: _Saved) -> int:
+        self._restore_variables(saved.names, saved.values, is_old=not saved.run)
+        run, epoch = saved.run, saved.epoch
+        unmatched = restore_callbacks(self.others, saved.states)
         if unmatched:
             warnings.warn(
                 "Some callbacks are only in the backup or only in this run; those of "
@@ -169,6 +249,12 @@ class BackupAndRestore(keras.callbacks.Callback):
         if is_old and counts:
             batches = self.model.training_state.batches
             batches.assign(keras.ops.cast(self.model.optimizer.iterations, "int64"))
+
+
+def _mark_of(file: zipfile.ZipFile) -> int:
+    """Returns a number that differs for different contents, and is not 0."""
+    parts = [(part.filename, part.CRC) for part in file.infolist()]
+    return 1 + zlib.crc32(repr(parts).encode())
 
 
 def _without_weights_of_kl(

@@ -128,8 +128,9 @@ def test_everybody_learns_who_is_missing():
         assert str(error).endswith(f"no answer from {third.describe(2)}")
 
 
-def test_all_give_up_together():
-    first, second, _ = clusters(free_ports(3))
+@pytest.mark.parametrize("timeouts", [(1.0, 600.0), (600.0, 1.0)])
+def test_all_give_up_together(timeouts):
+    first, second, third = clusters(free_ports(3))
     errors = {}
 
     def wait(cluster, timeout):
@@ -139,14 +140,16 @@ def test_all_give_up_together():
             errors[cluster.index] = error
 
     threads = [
-        threading.Thread(target=wait, args=(first, 3.0)),
-        threading.Thread(target=wait, args=(second, 600.0)),
+        threading.Thread(target=wait, args=(first, timeouts[0])),
+        threading.Thread(target=wait, args=(second, timeouts[1])),
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
     assert sorted(errors) == [0, 1]
+    for error in errors.values():
+        assert str(error).endswith(f"no answer from {third.describe(2)}")
 
 
 def test_missing_chief():

@@ -156,8 +156,12 @@ class _Chief(_Meeting):
         self.said[connection] = said
         if not received or len(said) > _LONGEST:
             self._drop(connection)
-        elif said.endswith(b"\n") and connection not in self.workers.values():
-            self._welcome(connection, said)
+        elif said.endswith(b"\n"):
+            if connection in self.workers.values():
+                # After its introduction a worker says only that it gives up.
+                self.is_over = True
+            else:
+                self._welcome(connection, said)
 
     def _welcome(self, connection: socket.socket, said: bytes) -> None:
         message = _parsed(said)
@@ -217,6 +221,11 @@ class _Other(_Meeting):
             return self._start_again("it closed the connection")
         *lines, self.heard = self.heard.split(b"\n")
         return any(self._understand(line) for line in lines)
+
+    def end(self) -> None:
+        # The chief would count this worker, too, as one that never came.
+        if self.connection is not None:
+            _send(self.connection, {"over": True})
 
     def _understand(self, line: bytes) -> bool:
         message = _parsed(line)

@@ -34,7 +34,7 @@ class Rows:
     def __init__(self, x: Any, steps: int | None = None):
         self.count: int | None = None
         self._steps = check_count("steps", steps, or_none=True)
-        if _is_stream(x):
+        if is_stream(x):
             if self._steps is None:
                 _check_end(x)
             stream = itertools.islice(_stream(x), self._steps)
@@ -102,7 +102,7 @@ def labelled_rows(
     A batch has `None` in place of weights if there are none. The inputs are checked, and
     the model is built, as in `checked_rows`.
     """
-    if not _is_stream(x):
+    if not is_stream(x):
         if y is None:
             raise ValueError(
                 "Argument `y` must be the targets of `x`, unless `x` is a data set with "
@@ -243,7 +243,8 @@ def at_least_one_row(x: Any) -> Any:
     return x if length(x) else _map(row_of_zeros, x)
 
 
-def _is_stream(x: Any) -> bool:
+def is_stream(x: Any) -> bool:
+    """Whether data come in batches, one after the other."""
     if isinstance(x, tf.data.Dataset | keras.utils.PyDataset) or hasattr(x, "__next__"):
         return True
     # Another source of batches, such as a loader of PyTorch.

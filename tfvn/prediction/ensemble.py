@@ -3,7 +3,7 @@
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,12 @@ from tfvn.prediction.data import (
 from tfvn.prediction.devices import devices_of, in_parallel
 from tfvn.prediction.distribution import PredictiveDistribution
 from tfvn.prediction.kinds import find_kinds
+from tfvn.prediction.members import (
+    check_members,
+    combined,
+    member_seed,
+    repeatable,
+)
 from tfvn.prediction.outputs import (
     BINARY_LOGITS,
     BINARY_PROBABILITIES,
@@ -54,7 +60,7 @@ _PATIENCE = 3.0
 
 
 def ensemble_predict(
-    model: keras.Model,
+    model: keras.Model | Sequence[keras.Model],
     x: Any,
     num_samples: int = 20,
     batch_size: int | None = 32,
@@ -95,14 +101,20 @@ def ensemble_predict(
     of the model, carries its own states from batch to batch, and uses the same random
     weights in all batches. The states of the model do not change.
 
+    A list of models is a deep ensemble, to which all models contribute equally. Each
+    model with noise gives `num_samples` draws. If none has noise, as with networks of
+    Keras that were trained from different initial weights, each gives one.
+
     Args:
-        model: A model of this library or of Keras.
+        model: A model of this library or of Keras, or a list of models with outputs of the
+            same kind and shape.
         x: Anything that `keras.Model.predict` takes for this model: an array, or a list
             or dictionary of arrays for several inputs, where an array may also be a
             tensor (dense, sparse or ragged), a pandas frame or a SciPy sparse matrix, of
             numbers or strings; or a `tf.data.Dataset`, a `keras.utils.PyDataset` or a
-            generator of batches.
-        num_samples: Number of draws.
+            generator of batches. For a list of models, batches are kept in memory until
+            all models have read them.
+        num_samples: Number of draws of each model.
         batch_size: Number of rows that the part of the model before the noise processes
             at a time, rounded up to whole blocks of at most 16 rows. Batches of data sets
             and generators are regrouped to this size. `None` is 32, as in Keras.
@@ -154,19 +166,32 @@ def ensemble_predict(
     - [Gal and Ghahramani, 2016](https://arxiv.org/abs/1506.02142), for MC dropout
     - [Depeweg et al., 2018](https://arxiv.org/abs/1710.07283), section 3, for what the
       entropies mean
+    - [Lakshminarayanan et al., 2017](https://arxiv.org/abs/1612.01474), for deep ensembles
     """
-    return _predict(
-        model,
-        x,
-        num_samples,
-        steps,
-        batch_size,
-        seed,
-        return_samples,
-        outputs,
-        verbose,
-        batch_statistics,
-    )
+    options: Any = {
+        "batch_size": batch_size,
+        "return_samples": return_samples,
+        "outputs": outputs,
+        "verbose": verbose,
+        "batch_statistics": batch_statistics,
+    }
+    if not isinstance(model, list | tuple):
+        return _predict(model, x, num_samples, steps, seed=seed, **options)
+    check_members(model)
+    x, steps = repeatable(x, steps)
+    answers = [
+        _predict(
+            member,
+            x,
+            num_samples,
+            steps,
+            seed=member_seed(seed, index),
+            needs_noise=False,
+            **options,
+        )
+        for index, member in enumerate(model)
+    ]
+    return combined(answers)
 
 
 def zero_mean_predict(
@@ -289,15 +314,20 @@ def _predict(
     verbose: Any = "auto",
     batch_statistics: bool = False,
     what: passes.Pass = AS_IT_IS,
+    needs_noise: bool = True,
 ) -> Any:
-    """Returns the result of `ensemble_predict`, for layers that `what` may change."""
+    """Returns the result of `ensemble_predict`, for layers that `what` may change.
+
+    A model without noise is refused, or, if it does not need any, gives one draw.
+    """
     num_samples = check_count("num_samples", num_samples)
     check_verbose(verbose)
     rows = checked_rows(model, x, steps)
     by_row = is_by_row(seed)
     what = checked_pass(model, what, batch_statistics, by_row)
     sampler = sampler_of(model, what, by_row)
-    _check_sampler(sampler, model, by_row)
+    _check_sampler(sampler, model, by_row, needs_noise)
+    num_samples = num_samples if sampler.draws else 1
     batch_size = _checked_batch_size(batch_size)
     rows.limit(sampler.fixed_rows or batch_size)
     seeds = RowSeeds(seed) if by_row else None
@@ -356,8 +386,10 @@ def _run(function: Callable, arguments: tuple, count: int) -> Any:
     return _to_numpy(summary, count), states
 
 
-def _check_sampler(sampler: Sampler, model: keras.Model, by_row: bool) -> None:
-    if not sampler.draws:
+def _check_sampler(
+    sampler: Sampler, model: keras.Model, by_row: bool, needs_noise: bool
+) -> None:
+    if needs_noise and not sampler.draws:
         raise ValueError(
             "Argument `model` must have a layer that draws noise: a stochastic layer, "
             "a noise layer, a layer with a `keras.random.SeedGenerator`, or one whose "

@@ -37,6 +37,9 @@ class RowSeeds:
 
     Args:
         seed: The user's argument: an array of shape `(rows, 2)`.
+
+    Attributes:
+        all: The integers, in an array of the type int32.
     """
 
     def __init__(self, seed: Any):
@@ -57,11 +60,11 @@ class RowSeeds:
                 f"to 2**31 - 1. Received: seed with values from {seeds.min()} to "
                 f"{seeds.max()}"
             )
-        self._seeds, self._taken = seeds.astype("int32"), 0
+        self.all, self._taken = seeds.astype("int32"), 0
 
     def take(self, rows: int) -> np.ndarray:
         """Returns the seeds of the next rows, at least one."""
-        found = self._seeds[self._taken : self._taken + rows]
+        found = self.all[self._taken : self._taken + rows]
         self._taken += rows
         if len(found) < rows:
             self.check_count(self._taken)
@@ -70,10 +73,10 @@ class RowSeeds:
     def check_count(self, rows: int | None = None) -> None:
         """Raises unless the number of seeds is `rows`, or that of the rows taken so far."""
         rows = self._taken if rows is None else rows
-        if len(self._seeds) != rows:
+        if len(self.all) != rows:
             raise ValueError(
                 "Argument `seed` must have two integers for each row of `x`. "
-                f"Received: seed of shape {self._seeds.shape} for {rows} rows"
+                f"Received: seed of shape {self.all.shape} for {rows} rows"
             )
 
 

@@ -130,7 +130,7 @@ EXPERIMENT = Experiment(
             "seeds": 2,
             "epochs": 30,
             "batch_size": 100,
-            "train_points": 4_000,
+            "train_points": 20_000,
             "test_points": 2_000,
             "samples": 200,
         },

@@ -360,7 +360,9 @@ def killed(folder: pathlib.Path, moment: Moment) -> tuple[str, float, int]:
         if hit.wait_for(moment.event, timeout=300) is None:
             raise RuntimeError(f"The worker does not train: {hit.events}")
         time.sleep(moment.delay)
-        hit.send(signal.SIGKILL)
+        # At the end of the last epoch it may have finished before its moment came.
+        with contextlib.suppress(ProcessLookupError):
+            hit.send(signal.SIGKILL)
         start = time.monotonic()
         ended = other.wait_for(Event("error"), Event("done"), timeout=2 * END_TIMEOUT)
         seconds = time.monotonic() - start

@@ -1,4 +1,4 @@
-"""Exports in Ray, Beam and Spark: docs/engines.md and examples/ray_inference.py."""
+"""Ray, Beam and Spark: docs/engines.md, and examples/ray_inference.py and ray_training.py."""
 
 import importlib.util
 import os
@@ -8,6 +8,7 @@ import sys
 import types
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from pyarrow import parquet
@@ -16,6 +17,7 @@ import tfvn
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "ray_inference.py"
+TRAINING = ROOT / "examples" / "ray_training.py"
 PREPARE, ENSEMBLE, *_ = PYTHON = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs" / "engines.md").read_text(), re.DOTALL
 )
@@ -48,12 +50,26 @@ def run(*arguments, folder):
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def example():
-    spec = importlib.util.spec_from_file_location("ray_inference", EXAMPLE)
+def module_of(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def block_of(*patterns):
+    """Returns the block of the page in which all patterns occur."""
+    (block,) = [
+        text
+        for text in PYTHON
+        if all(re.search(pattern, text, re.MULTILINE) for pattern in patterns)
+    ]
+    return block
+
+
+@pytest.fixture(scope="module")
+def example():
+    return module_of(EXAMPLE)
 
 
 class TestSeeds:
@@ -141,9 +157,7 @@ def test_ensemble_of_the_page_answers_as_ensemble_predict(page):
 def test_engines_answer_as_ensemble_predict(page, engine):
     if importlib.util.find_spec(engine) is None:
         pytest.skip(f"needs {engine}, which is not installed")
-    (block,) = [
-        text for text in PYTHON if re.search(rf"^(import|from) {engine}", text, re.M)
-    ]
+    block = block_of(rf"^(import|from) {engine}", "import Ensemble")
     folder = page.folder / engine
     folder.mkdir()
     for name in ("rows", "saved_models", "ensemble.py"):
@@ -163,5 +177,47 @@ def test_engines_answer_as_ensemble_predict(page, engine):
 def test_answers_with_ray_are_the_same_while_actors_die(tmp_path):
     shown = run(EXAMPLE, "--quick", "--crash", "--share", "0.4", folder=tmp_path)
     assert re.search(r"while [1-9]\d* actors died", shown)
+    assert "bitwise equal with crashes: yes" in shown
+    assert "NO" not in shown
+
+
+def test_a_worker_kills_itself_once_and_in_its_epoch_only(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(TRAINING.parent)
+    example = module_of(TRAINING)
+    monkeypatch.setattr(example.os, "kill", lambda pid, number: kills.append(number))
+    kills = []
+    for crash in (2, None, 2):
+        watch = example.Watch(tmp_path, rank=1, crash=crash)
+        for epoch in range(1, 5):
+            watch.on_epoch_begin(epoch)
+            for batch in range(20):
+                watch.on_train_batch_end(batch)
+    assert kills == [example.signal.SIGKILL]
+    assert (tmp_path / "notes.txt").read_text().splitlines() == [
+        "worker 1 starts with epoch 2",
+        "worker 1 kills itself in epoch 3",
+        *["worker 1 starts with epoch 2"] * 2,
+    ]
+
+
+@needs_ray
+@pytest.mark.exhaustive
+def test_training_of_the_page_saves_a_model_that_has_learned(tmp_path):
+    (tmp_path / "block.py").write_text(block_of("TensorflowTrainer"))
+    run("block.py", folder=tmp_path)
+    model = keras.models.load_model(tmp_path / "training" / "digits.keras")
+    _, (x, y) = tfvn.datasets.load("digits")
+    assert (model.predict(x, verbose=0).argmax(axis=1) == y).mean() > 0.5
+    # It is removed when all workers have finished.
+    assert not list((tmp_path / "training" / "backup").iterdir())
+
+
+@needs_ray
+@pytest.mark.exhaustive
+def test_training_with_ray_ends_at_the_same_weights_after_crashes(tmp_path):
+    shown = run(TRAINING, "--quick", "--crash", folder=tmp_path)
+    for rank, epoch in ((0, 2), (1, 3)):
+        assert shown.count(f"worker {rank} kills itself in epoch {epoch}\n") == 1
+    assert "went on with the epoch of the crash: yes" in shown
     assert "bitwise equal with crashes: yes" in shown
     assert "NO" not in shown

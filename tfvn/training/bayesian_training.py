@@ -1,6 +1,7 @@
 """Trains a Keras model on the evidence lower bound."""
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -265,8 +266,15 @@ class BayesianTraining(BoundLoss):
             undo_changes(self)
             raise
 
-    evaluate = explains_loss(keras.Model.evaluate)
-    predict = explains_loss(keras.Model.predict)
+    @explains_loss
+    @functools.wraps(keras.Model.evaluate)
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        return super().evaluate(*args, **kwargs)
+
+    @explains_loss
+    @functools.wraps(keras.Model.predict)
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        return super().predict(*args, **kwargs)
 
     # `fit` and similar methods run a step, maybe that of a subclass, within a pass.
 

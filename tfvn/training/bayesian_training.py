@@ -147,6 +147,12 @@ class BayesianTraining(BoundLoss):
         children = super()._trackable_children(save_type, **kwargs)
         if save_type != "checkpoint":
             return children
+        if not self.built:
+            raise ValueError(
+                "A model must be built before a checkpoint of it is saved or restored, or "
+                "its noise would be missing; call it on some data, or its method `build`. "
+                f"Received: model={self.name!r}, which is not built"
+            )
         state = [*self.variables, *self.training_state_variables]
         numbered = {f"tfvn_variable_{i}": value for i, value in enumerate(state)}
         return {**children, **numbered}

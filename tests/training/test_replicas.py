@@ -126,6 +126,23 @@ class TestEqualOneDevice:
 
 
 class TestLogs:
+    def test_of_a_step_of_ones_own(self, two_replicas):
+        """Metrics of an epoch are those of all its rows, as in Keras."""
+
+        class Own(tfvn.Sequential):
+            def train_step(self, data):
+                logs = super().train_step(data)
+                return {name: logs[name] for name in ("loss", "mae")}
+
+        with two_replicas.scope():
+            model = Own([keras.Input((3,)), keras.layers.Dense(2)])
+            model.compile(keras.optimizers.SGD(0.0), "mse", metrics=["mae"])
+        x, y = data(3)
+        history = model.fit(x, y, epochs=2, verbose=0).history
+        assert history.keys() == {"loss", "mae"}
+        expected = np.abs(model.predict(x, verbose=0) - y).mean()
+        np.testing.assert_allclose(history["mae"], expected, rtol=1e-5)
+
     def test_of_a_batch(self, two_replicas):
         with two_replicas.scope():
             model = compiled(train_size=4)

@@ -157,6 +157,15 @@ class BayesianTraining(BoundLoss):
         numbered = {f"tfvn_variable_{i}": value for i, value in enumerate(state)}
         return {**children, **numbered}
 
+    def _get_metrics_result_or_logs(self, logs: Any) -> Any:
+        # A `train_step` of the user's own may return the metrics without the parts. What the
+        # last step has returned is, on several replicas, an average of their metrics.
+        metrics = super().get_metrics_result()
+        is_without_parts = isinstance(logs, dict) and logs.keys() == metrics.keys()
+        return (
+            metrics if is_without_parts else super()._get_metrics_result_or_logs(logs)
+        )
+
     # The parts of the bound are not in `metrics`, because users loop over those.
 
     def reset_metrics(self) -> None:

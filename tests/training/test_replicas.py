@@ -231,6 +231,25 @@ class TestRefusals:
             with pytest.raises(ValueError, match="jit_compile=True with 2 replicas"):
                 call(*data())
 
+    def test_several_steps_at_once_on_cpus(self, two_replicas):
+        with two_replicas.scope():
+            model = compiled(steps_per_execution=2, train_size=4)
+        for method in (model.fit, model.evaluate):
+            with pytest.raises(
+                ValueError, match=r"CPUs.*=1`\. Received: steps_per_exe"
+            ):
+                method(*data(4))
+
+    def test_accumulated_gradients(self, two_replicas):
+        with two_replicas.scope():
+            model = compiled()
+            optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
+            model.compile(optimizer, "mse")
+        with pytest.raises(
+            ValueError, match="gradient_accumulation_steps=2 with 2 rep"
+        ):
+            model.fit(*data(4))
+
     def test_a_parameter_server(self, monkeypatch):
         class Servers(tf.distribute.experimental.ParameterServerStrategy):
             def __init__(self):

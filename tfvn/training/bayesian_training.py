@@ -225,6 +225,7 @@ class BayesianTraining(BoundLoss):
             )
         check_verbose(verbose)
         replicas.check(self)
+        replicas.check_steps(self)
         if validation_data is not None:
             validation_split = 0.0
         data = train_size.measure(x, batch_size, steps_per_epoch, validation_split)
@@ -316,6 +317,7 @@ class BayesianTraining(BoundLoss):
                 return step(data)
 
         replicas.check(self)
+        replicas.check_steps(self)
         if self.distribute_strategy.num_replicas_in_sync == 1:
             return private_training.step_function(self, run)
         logs = replicas.LogVector()

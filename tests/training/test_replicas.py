@@ -110,13 +110,79 @@ class TestEqualOneDevice:
             model = compiled(**options)
         assert_equal(one, trained(model))
 
-    def test_refuses_sums_beside_means(self, two_replicas):
+    @pytest.mark.usefixtures("still")
+    def test_of_masks(self, two_replicas):
+        # Each replica has another number of entries that are not masked.
+        x = np.array([[1, 2, 2], [1, 0, 0], [2, 1, 0], [0, 0, 0], [1, 1, 1]])
+        y = np.sin(np.arange(30.0)).reshape(5, 3, 2)
+
+        def fitted():
+            keras.utils.set_random_seed(1)
+            embedding = keras.layers.Embedding(3, 3, mask_zero=True)
+            layers = [keras.Input((3,)), embedding, tfvn.MeanFieldDense(2)]
+            model = tfvn.Sequential(layers)
+            model.compile("sgd", "mse", metrics=["mae"], jit_compile=False)
+            history = model.fit(x, y, shuffle=False, verbose=0).history
+            return history, model.get_weights()
+
+        one = fitted()
+        with two_replicas.scope():
+            two = fitted()
+        assert_equal(one, two)
+
+    @pytest.mark.usefixtures("still")
+    @pytest.mark.filterwarnings("ignore:A loss that is summed over a batch")
+    def test_of_several_outputs(self, two_replicas):
+        """One loss is summed, and one is divided by the sum of the sample weights."""
+        x, y = data(5)
+        weights = np.array([0.1, 2.0, 1.0, 3.0, 0.5])
+
+        def fitted():
+            keras.utils.set_random_seed(1)
+            inputs = keras.Input((3,))
+            outputs = {name: tfvn.MeanFieldDense(2, name=name)(inputs) for name in "ab"}
+            model = tfvn.Model(inputs, outputs)
+            reductions = {"a": "mean_with_sample_weight", "b": "sum"}
+            losses = {
+                name: keras.losses.MeanSquaredError(reduction=reduction)
+                for name, reduction in reductions.items()
+            }
+            model.compile("sgd", losses, loss_weights={"a": 1.0, "b": 0.1})
+            history = model.fit(
+                x,
+                {"a": y, "b": -y},
+                sample_weight={"a": weights, "b": weights},
+                batch_size=3,
+                shuffle=False,
+                verbose=0,
+            ).history
+            assert {"a_loss", "b_loss"} <= history.keys()
+            return history, model.get_weights()
+
+        one = fitted()
+        with two_replicas.scope():
+            two = fitted()
+        assert_equal(one, two)
+
+    def test_refuses_a_loss_of_a_batch(self, two_replicas):
+        def of_batch(y, y_pred):
+            return tf.reduce_mean(tf.square(y - y_pred))
+
+        with two_replicas.scope():
+            model = compiled(loss=of_batch)
+        with pytest.raises(
+            ValueError, match=r"loss 'of_batch', which returns one numb"
+        ):
+            model.fit(*data(4), verbose=0)
+
+    def test_refuses_joint_sums_beside_means(self, two_replicas):
         inputs = keras.Input((3,))
         with two_replicas.scope():
             outputs = [tfvn.MeanFieldDense(2)(inputs) for _ in range(2)]
             model = tfvn.Model(inputs, outputs)
             losses = ["mse", keras.losses.MeanSquaredError(reduction="sum")]
-            model.compile("sgd", losses)
+            options = {"num_samples": 2, "sample_reduction": "log_mean_exp"}
+            model.compile("sgd", losses, **options)
         x, y = data(4)
         with (
             pytest.warns(UserWarning, match="summed over a batch"),

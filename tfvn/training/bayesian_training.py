@@ -17,6 +17,7 @@ from tfvn.training.data_order import DataOrder
 from tfvn.training.draws import LogMeanExpLoss
 from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import metric_inputs
+from tfvn.training.replica_loss import ReplicaLoss
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
 from tfvn.training.workers import explains_loss
@@ -90,6 +91,8 @@ class BayesianTraining(BoundLoss):
         self._log_mean_exp = None
         if reduction == "log_mean_exp" and num_samples > 1 and loss is not None:
             self._log_mean_exp = LogMeanExpLoss(private_training.compiled_loss(self))
+        if loss is not None and self.distribute_strategy.num_replicas_in_sync > 1:
+            private_training.replace_losses(self, ReplicaLoss)
         with self.distribute_strategy.scope():
             private_training.set_loss_tracker(self, replicas.LossTracker(name="loss"))
             self._elbo = elbo.ELBO(

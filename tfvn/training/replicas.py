@@ -184,7 +184,16 @@ def part_of_batch(rows: Tensor) -> Part | None:
     replica = tf.distribute.get_replica_context()
     if replica is None or replica.num_replicas_in_sync == 1:
         return None
-    count = tf.cast(rows, tf.float32)
+    return share_of_mean(tf.cast(rows, tf.float32))
+
+
+def share_of_mean(count: Tensor) -> Part:
+    """Returns the part of this replica in something that the replicas count.
+
+    Args:
+        count: The number of this replica.
+    """
+    replica = tf.distribute.get_replica_context()
     mean = replica.all_reduce(tf.distribute.ReduceOp.MEAN, count)
     return Part(tf.math.divide_no_nan(count, mean), mean)
 

@@ -28,6 +28,10 @@ def damaged(path, how):
             start = file.getinfo("1.npy").header_offset
         place = content.index(b"}", start) + 80
         content = bytes([*content[:place], content[place] ^ 255, *content[place + 1 :]])
+    if how == "encrypted":
+        # The bit in the list of files that says that a variable has a password.
+        place = content.index(b"PK\x01\x02") + 8
+        content = bytes([*content[:place], content[place] ^ 1, *content[place + 1 :]])
     contents = {
         "empty": b"",
         "half": content[: len(content) // 2],
@@ -40,7 +44,17 @@ def damaged(path, how):
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
-    "how", ["half", "empty", "nearly all", "garbage", "flipped", "zeros", "no backup"]
+    "how",
+    [
+        "half",
+        "empty",
+        "nearly all",
+        "garbage",
+        "flipped",
+        "zeros",
+        "no backup",
+        "encrypted",
+    ],
 )
 def test_damaged_backup_is_skipped(data, tmp_path, how):
     run(tmp_path, data, OTHERS["turns"], backup_first=True, kill=3)

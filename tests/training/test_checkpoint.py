@@ -25,6 +25,18 @@ def make(seed):
     return model
 
 
+def test_model_must_be_built(tmp_path):
+    unbuilt = tfvn.Sequential([tfvn.MeanFieldDense(2)])
+    checkpoint = tf.train.Checkpoint(model=unbuilt)
+    with pytest.raises(ValueError, match=r"built before.*Received: model="):
+        checkpoint.write(str(tmp_path / "model"))
+    unbuilt(X)
+    path = checkpoint.write(str(tmp_path / "model"))
+    other = tf.train.Checkpoint(model=tfvn.Sequential([tfvn.MeanFieldDense(2)]))
+    with pytest.raises(ValueError, match=r"built before.*Received: model="):
+        other.read(path)
+
+
 @pytest.mark.parametrize("strategy", ["one device", "two replicas"])
 def test_training_goes_on_as_if_it_had_not_been_interrupted(
     strategy, tmp_path, request

@@ -228,3 +228,22 @@ def test_loading_a_model_with_a_compile_of_its_own(tmp_path):
     np.testing.assert_array_equal(
         loaded.head.posterior.mean(), model.head.posterior.mean()
     )
+
+
+def test_a_later_base_class_may_change_predictions():
+    class Doubled(keras.Model):
+        def predict(self, *args, **kwargs):
+            return 2 * super().predict(*args, **kwargs)
+
+        def evaluate(self, *args, **kwargs):
+            return -1.0
+
+    class Model(tfvn.Model, Doubled):
+        def call(self, inputs):
+            return inputs
+
+    model = Model()
+    model.compile("sgd", "mse")
+    x = np.ones((2, 1), "float32")
+    np.testing.assert_array_equal(model.predict(x, verbose=0), 2 * x)
+    assert model.evaluate(x, x) == -1.0

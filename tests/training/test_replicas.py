@@ -110,13 +110,79 @@ class TestEqualOneDevice:
             model = compiled(**options)
         assert_equal(one, trained(model))
 
-    def test_refuses_sums_beside_means(self, two_replicas):
+    @pytest.mark.usefixtures("still")
+    def test_of_masks(self, two_replicas):
+        # Each replica has another number of entries that are not masked.
+        x = np.array([[1, 2, 2], [1, 0, 0], [2, 1, 0], [0, 0, 0], [1, 1, 1]])
+        y = np.sin(np.arange(30.0)).reshape(5, 3, 2)
+
+        def fitted():
+            keras.utils.set_random_seed(1)
+            embedding = keras.layers.Embedding(3, 3, mask_zero=True)
+            layers = [keras.Input((3,)), embedding, tfvn.MeanFieldDense(2)]
+            model = tfvn.Sequential(layers)
+            model.compile("sgd", "mse", metrics=["mae"], jit_compile=False)
+            history = model.fit(x, y, shuffle=False, verbose=0).history
+            return history, model.get_weights()
+
+        one = fitted()
+        with two_replicas.scope():
+            two = fitted()
+        assert_equal(one, two)
+
+    @pytest.mark.usefixtures("still")
+    @pytest.mark.filterwarnings("ignore:A loss that is summed over a batch")
+    def test_of_several_outputs(self, two_replicas):
+        """One loss is summed, and one is divided by the sum of the sample weights."""
+        x, y = data(5)
+        weights = np.array([0.1, 2.0, 1.0, 3.0, 0.5])
+
+        def fitted():
+            keras.utils.set_random_seed(1)
+            inputs = keras.Input((3,))
+            outputs = {name: tfvn.MeanFieldDense(2, name=name)(inputs) for name in "ab"}
+            model = tfvn.Model(inputs, outputs)
+            reductions = {"a": "mean_with_sample_weight", "b": "sum"}
+            losses = {
+                name: keras.losses.MeanSquaredError(reduction=reduction)
+                for name, reduction in reductions.items()
+            }
+            model.compile("sgd", losses, loss_weights={"a": 1.0, "b": 0.1})
+            history = model.fit(
+                x,
+                {"a": y, "b": -y},
+                sample_weight={"a": weights, "b": weights},
+                batch_size=3,
+                shuffle=False,
+                verbose=0,
+            ).history
+            assert {"a_loss", "b_loss"} <= history.keys()
+            return history, model.get_weights()
+
+        one = fitted()
+        with two_replicas.scope():
+            two = fitted()
+        assert_equal(one, two)
+
+    def test_refuses_a_loss_of_a_batch(self, two_replicas):
+        def of_batch(y, y_pred):
+            return tf.reduce_mean(tf.square(y - y_pred))
+
+        with two_replicas.scope():
+            model = compiled(loss=of_batch)
+        with pytest.raises(
+            ValueError, match=r"loss 'of_batch', which returns one numb"
+        ):
+            model.fit(*data(4), verbose=0)
+
+    def test_refuses_joint_sums_beside_means(self, two_replicas):
         inputs = keras.Input((3,))
         with two_replicas.scope():
             outputs = [tfvn.MeanFieldDense(2)(inputs) for _ in range(2)]
             model = tfvn.Model(inputs, outputs)
             losses = ["mse", keras.losses.MeanSquaredError(reduction="sum")]
-            model.compile("sgd", losses)
+            options = {"num_samples": 2, "sample_reduction": "log_mean_exp"}
+            model.compile("sgd", losses, **options)
         x, y = data(4)
         with (
             pytest.warns(UserWarning, match="summed over a batch"),
@@ -126,6 +192,23 @@ class TestEqualOneDevice:
 
 
 class TestLogs:
+    def test_of_a_step_of_ones_own(self, two_replicas):
+        """Metrics of an epoch are those of all its rows, as in Keras."""
+
+        class Own(tfvn.Sequential):
+            def train_step(self, data):
+                logs = super().train_step(data)
+                return {name: logs[name] for name in ("loss", "mae")}
+
+        with two_replicas.scope():
+            model = Own([keras.Input((3,)), keras.layers.Dense(2)])
+            model.compile(keras.optimizers.SGD(0.0), "mse", metrics=["mae"])
+        x, y = data(3)
+        history = model.fit(x, y, epochs=2, verbose=0).history
+        assert history.keys() == {"loss", "mae"}
+        expected = np.abs(model.predict(x, verbose=0) - y).mean()
+        np.testing.assert_allclose(history["mae"], expected, rtol=1e-5)
+
     def test_of_a_batch(self, two_replicas):
         with two_replicas.scope():
             model = compiled(train_size=4)
@@ -213,6 +296,25 @@ class TestRefusals:
         for call in (model.fit, model.evaluate, lambda x, y: model.predict(x)):
             with pytest.raises(ValueError, match="jit_compile=True with 2 replicas"):
                 call(*data())
+
+    def test_several_steps_at_once_on_cpus(self, two_replicas):
+        with two_replicas.scope():
+            model = compiled(steps_per_execution=2, train_size=4)
+        for method in (model.fit, model.evaluate):
+            with pytest.raises(
+                ValueError, match=r"CPUs.*=1`\. Received: steps_per_exe"
+            ):
+                method(*data(4))
+
+    def test_accumulated_gradients(self, two_replicas):
+        with two_replicas.scope():
+            model = compiled()
+            optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
+            model.compile(optimizer, "mse")
+        with pytest.raises(
+            ValueError, match="gradient_accumulation_steps=2 with 2 rep"
+        ):
+            model.fit(*data(4))
 
     def test_a_parameter_server(self, monkeypatch):
         class Servers(tf.distribute.experimental.ParameterServerStrategy):

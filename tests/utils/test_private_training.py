@@ -31,6 +31,13 @@ class TestTraining:
         x = tf.ones((2, 1))
         assert float(mapped(x, 4.0 * x, None)) == 6.0
 
+    def test_replace_losses(self):
+        model = self.compiled(loss=["mse"])
+        private_training.replace_losses(model, lambda name: {"mse": "mae"}[name])
+        x = tf.ones((2, 1))
+        assert float(private_training.compiled_loss(model)(x, 4.0 * x, None)) == 3.0
+        assert model.get_compile_config()["loss"] == ["mse"]
+
     def test_get_loss(self):
         labels, outputs = tf.constant([[0], [1]]), tf.ones((2, 3))
         loss = private_training.get_loss("crossentropy", labels, outputs)

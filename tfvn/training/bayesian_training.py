@@ -1,6 +1,7 @@
 """Trains a Keras model on the evidence lower bound."""
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from tfvn.training.data_order import DataOrder
 from tfvn.training.draws import LogMeanExpLoss
 from tfvn.training.group_optimizer import GroupOptimizer
 from tfvn.training.metric_inputs import metric_inputs
+from tfvn.training.replica_loss import ReplicaLoss
 from tfvn.training.run import check_path_gradient, warn_of_sums, with_own_callbacks
 from tfvn.training.state import TrainingState
 from tfvn.training.workers import explains_loss
@@ -89,6 +91,8 @@ class BayesianTraining(BoundLoss):
         self._log_mean_exp = None
         if reduction == "log_mean_exp" and num_samples > 1 and loss is not None:
             self._log_mean_exp = LogMeanExpLoss(private_training.compiled_loss(self))
+        if loss is not None and self.distribute_strategy.num_replicas_in_sync > 1:
+            private_training.replace_losses(self, ReplicaLoss)
         with self.distribute_strategy.scope():
             private_training.set_loss_tracker(self, replicas.LossTracker(name="loss"))
             self._elbo = elbo.ELBO(
@@ -146,9 +150,24 @@ class BayesianTraining(BoundLoss):
         children = super()._trackable_children(save_type, **kwargs)
         if save_type != "checkpoint":
             return children
+        if not self.built:
+            raise ValueError(
+                "A model must be built before a checkpoint of it is saved or restored, or "
+                "its noise would be missing; call it on some data, or its method `build`. "
+                f"Received: model={self.name!r}, which is not built"
+            )
         state = [*self.variables, *self.training_state_variables]
         numbered = {f"tfvn_variable_{i}": value for i, value in enumerate(state)}
         return {**children, **numbered}
+
+    def _get_metrics_result_or_logs(self, logs: Any) -> Any:
+        # A `train_step` of the user's own may return the metrics without the parts. What the
+        # last step has returned is, on several replicas, an average of their metrics.
+        metrics = super().get_metrics_result()
+        is_without_parts = isinstance(logs, dict) and logs.keys() == metrics.keys()
+        return (
+            metrics if is_without_parts else super()._get_metrics_result_or_logs(logs)
+        )
 
     # The parts of the bound are not in `metrics`, because users loop over those.
 
@@ -209,6 +228,7 @@ class BayesianTraining(BoundLoss):
             )
         check_verbose(verbose)
         replicas.check(self)
+        replicas.check_steps(self)
         if validation_data is not None:
             validation_split = 0.0
         data = train_size.measure(x, batch_size, steps_per_epoch, validation_split)
@@ -265,8 +285,15 @@ class BayesianTraining(BoundLoss):
             undo_changes(self)
             raise
 
-    evaluate = explains_loss(keras.Model.evaluate)
-    predict = explains_loss(keras.Model.predict)
+    @explains_loss
+    @functools.wraps(keras.Model.evaluate)
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        return super().evaluate(*args, **kwargs)
+
+    @explains_loss
+    @functools.wraps(keras.Model.predict)
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        return super().predict(*args, **kwargs)
 
     # `fit` and similar methods run a step, maybe that of a subclass, within a pass.
 
@@ -293,6 +320,7 @@ class BayesianTraining(BoundLoss):
                 return step(data)
 
         replicas.check(self)
+        replicas.check_steps(self)
         if self.distribute_strategy.num_replicas_in_sync == 1:
             return private_training.step_function(self, run)
         logs = replicas.LogVector()

@@ -9,13 +9,11 @@ from tfvn import passes
 from tfvn.layers.weighted_kl import UNKNOWN_SIZE, weighted_layers
 from tfvn.training import elbo, schedules
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
+from tfvn.training.replica_loss import SUMS
 from tfvn.training.replicas import part_of_batch
 from tfvn.utils import private_training
 
 Tensor = Any
-
-# The reductions of a loss that are not divided by the number of examples.
-_SUMS = ("sum", "none", None)
 
 
 class BoundLoss(keras.Model):
@@ -50,17 +48,17 @@ class BoundLoss(keras.Model):
                 )
             draws += draw(self, x, step.num_samples - 1)
             step.record.draws = len(draws)
-        nll = self._negative_log_likelihood(y, draws, sample_weight)
         # Each replica has a part of the examples, but all weights.
         replicas = self.distribute_strategy.num_replicas_in_sync
-        rows: Any = 1 if x is None else rows_of(x)
-        part = part_of_batch(rows_of((x, y_pred))) if replicas > 1 else None
-        if part is not None:
-            rows = part.mean_rows
-            if self._is_averaged():
-                nll *= part.weight
+        record = step.record if is_own else passes.Record()
+        if replicas > 1:
+            record.part = part_of_batch(rows_of((x, y_pred)))
+        with passes.changed(record=record):
+            nll = self._negative_log_likelihood(y, draws, sample_weight)
         if is_own:
-            step.record.part = part
+            rows: Any = 1 if x is None else rows_of(x)
+            if record.part is not None:
+                rows = record.part.mean_rows
             step.record.is_tracked = True
             self._elbo.tracker.update_state(
                 tf.stack(
@@ -75,16 +73,14 @@ class BoundLoss(keras.Model):
         return nll + _mean([drawn.loss for drawn in draws]) / replicas
 
     def _is_averaged(self) -> bool:
-        """Whether the likelihood is averaged over a batch, so that it has to be weighed.
-
-        A loss that is summed over the examples of each replica is so over all of them.
-        """
+        """Whether the joint loss of several draws is averaged over a batch."""
         losses = [loss for loss in keras.tree.flatten(self.loss) if loss is not None]
-        sums = [getattr(loss, "reduction", "mean") in _SUMS for loss in losses]
+        sums = [getattr(loss, "reduction", "mean") in SUMS for loss in losses]
         if any(sums) and not all(sums):
             raise ValueError(
-                "On several replicas, all losses of a model must be averaged over the "
-                "batch, or all summed; pass the same `reduction` to each. Received: "
+                "On several replicas, with `sample_reduction='log_mean_exp'`, all losses "
+                "of a model must be averaged over the batch, or all summed; pass the "
+                "same `reduction` to each. Received: "
                 f"reductions={[getattr(loss, 'reduction', 'mean') for loss in losses]}"
             )
         return not any(sums)
@@ -124,7 +120,13 @@ class BoundLoss(keras.Model):
         if losses[0] is None:
             return tf.zeros(())
         if self._log_mean_exp is not None and len(draws) > 1:
-            return tf.cast(self._log_mean_exp(y, outputs, sample_weight), tf.float32)
+            joint = tf.cast(self._log_mean_exp(y, outputs, sample_weight), tf.float32)
+            part = passes.current().record.part
+            return (
+                joint
+                if part is None or not self._is_averaged()
+                else joint * part.weight
+            )
         return _mean([tf.cast(loss, tf.float32) for loss in losses])
 
 

@@ -204,7 +204,8 @@ class _ShareOfExamples(keras.losses.Loss):
         private.set_keras_mask(ones, private.get_keras_mask(values))
 
         def reduced(given: Tensor, reduction: Any) -> Tensor:
-            return _Given(given, reduction, loss.dtype)(y_true, y_pred, sample_weight)
+            each = GivenLoss(given, reduction, loss.dtype)
+            return each(y_true, y_pred, sample_weight)
 
         # Keras's reduction does not depend on the loss, so the reduction of ones gives
         # the scale.
@@ -218,7 +219,7 @@ class _ShareOfExamples(keras.losses.Loss):
         return self.scale * tf.reduce_sum(shares, axis=axes)
 
 
-class _Given(keras.losses.Loss):
+class GivenLoss(keras.losses.Loss):
     """A loss with known values, which Keras masks, weighs and reduces."""
 
     def __init__(self, values: Tensor, reduction: Any, dtype: Any):

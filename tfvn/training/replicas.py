@@ -52,17 +52,49 @@ def check(model: keras.Model) -> None:
             "`steps_per_execution=1`. Received: "
             f"steps_per_execution={model.steps_per_execution}"
         )
-    kinds = {
-        tf.DeviceSpec.from_string(device).device_type
-        for device in strategy.extended.worker_devices
-    }
-    if model.jit_compile and kinds == {"CPU"}:
+    if model.jit_compile and _are_cpus(strategy):
         raise ValueError(
             "XLA can't compile a step whose replicas are CPUs; compile with "
             "`jit_compile='auto'` or `False`. Received: "
             f"jit_compile={model.jit_compile} with "
             f"{strategy.num_replicas_in_sync} replicas"
         )
+
+
+def check_steps(model: keras.Model) -> None:
+    """Raises if a model can't be trained or evaluated in the steps that it is compiled for.
+
+    Args:
+        model: A compiled model.
+    """
+    strategy = model.distribute_strategy
+    if strategy.num_replicas_in_sync == 1 or not _are_cpus(strategy):
+        return
+    if model.steps_per_execution > 1:
+        raise ValueError(
+            "TensorFlow can't run several steps at once on replicas that are CPUs; compile "
+            "with `steps_per_execution=1`. Received: "
+            f"steps_per_execution={model.steps_per_execution}"
+        )
+    optimizers = getattr(model.optimizer, "groups", {"default": model.optimizer})
+    counts = [
+        getattr(optimizer, "gradient_accumulation_steps", None)
+        for optimizer in optimizers.values()
+    ]
+    if not has_several_workers(strategy) and any(counts):
+        raise ValueError(
+            "Keras can't accumulate gradients on replicas that are CPUs; use an optimizer "
+            "with `gradient_accumulation_steps=None` and a larger `batch_size`. Received: "
+            f"gradient_accumulation_steps={next(filter(None, counts))} with "
+            f"{strategy.num_replicas_in_sync} replicas"
+        )
+
+
+def _are_cpus(strategy: tf.distribute.Strategy) -> bool:
+    return all(
+        tf.DeviceSpec.from_string(device).device_type == "CPU"
+        for device in strategy.extended.worker_devices
+    )
 
 
 def check_order(data: TrainingData, shuffle: bool | str) -> None:
@@ -152,7 +184,16 @@ def part_of_batch(rows: Tensor) -> Part | None:
     replica = tf.distribute.get_replica_context()
     if replica is None or replica.num_replicas_in_sync == 1:
         return None
-    count = tf.cast(rows, tf.float32)
+    return share_of_mean(tf.cast(rows, tf.float32))
+
+
+def share_of_mean(count: Tensor) -> Part:
+    """Returns the part of this replica in something that the replicas count.
+
+    Args:
+        count: The number of this replica.
+    """
+    replica = tf.distribute.get_replica_context()
     mean = replica.all_reduce(tf.distribute.ReduceOp.MEAN, count)
     return Part(tf.math.divide_no_nan(count, mean), mean)
 

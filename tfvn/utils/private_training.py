@@ -44,6 +44,18 @@ def mapped_loss(compiled: Any, function: Callable) -> Any:
     )
 
 
+def replace_losses(model: keras.Model, function: Callable) -> None:
+    """Replaces each of the losses that a model was compiled with.
+
+    If the replacements were passed to Keras's `compile`, they would be saved with the model.
+    """
+    # Past Keras's tracking, as in `compile`.
+    vars(model)["_compile_loss"] = mapped_loss(
+        model._compile_loss,
+        lambda loss: None if loss is None else function(loss),
+    )
+
+
 def loss_arguments(loss: keras.losses.Loss) -> dict[str, Any]:
     """Returns the arguments of the function inside a loss.
 

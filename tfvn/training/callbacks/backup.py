@@ -28,7 +28,7 @@ from tfvn.utils.validation import check_path
 _DAMAGED = (
     EOFError,
     KeyError,
-    NotImplementedError,
+    RuntimeError,  # of `zipfile`, which takes damage for a password or a new format
     TypeError,
     ValueError,
     zipfile.BadZipFile,

@@ -92,10 +92,12 @@ def priors_of(posterior):
     return compiled(layers, shape)
 
 
-def laws_of(structure):
+LAWS = tuple(tfvn.distributions.noise.noise_aliases())
+
+
+def laws_of(structure, laws=LAWS):
     """Returns a layer for each law of multiplicative noise."""
     make, shape = NOISE_STRUCTURES[structure]
-    laws = tfvn.distributions.noise.noise_aliases()
     return compiled([make(noise=law) for law in laws], shape)
 
 

@@ -46,7 +46,8 @@ def test_difference_sees_nan():
 @pytest.mark.exhaustive
 class TestTwoWorkers:
     @pytest.fixture(scope="class")
-    def workers(self):
+    @classmethod
+    def workers(cls):
         script = pathlib.Path(__file__).with_name("worker_checks.py")
         return benchmark().run_workers(script)
 

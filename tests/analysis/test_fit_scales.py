@@ -166,11 +166,11 @@ class TestWarnings:
     def test_of_a_kl_that_outweighs_the_data(self, kind):
         x, y = X[:8], Y[:8]
         data = (X[8:], Y[8:])
+        options = {"epochs": 30, "learning_rate": 0.1, "verbose": 0, "batch_size": 1}
         if kind == "data_set":
             data = tf.data.Dataset.from_tensor_slices(data).shuffle(99).batch(32)
-        options = {"epochs": 30, "learning_rate": 0.1, "verbose": 0, "batch_size": 1}
-        # What Keras validates in the epochs does not matter here, and takes long.
-        options["validation_freq"] = 30
+        else:
+            options["validation_batch_size"] = 32
         model = regression(scale=0.01, prior=tfd.Normal(0.0, 2.0))
         model.compile("adam", gaussian, kl_schedule=30.0)
         with pytest.warns(

@@ -175,6 +175,20 @@ class TestResults:
         assert np.isnan(self.results.mean(*keys))
         assert self.results.first(*keys) is None
 
+    def test_a_seed_without_a_number_is_not_left_out(self):
+        """A network that diverged has `null` in the file, and must not be forgotten."""
+        results = Results({"a": {0: {"x": 1.0}, 1: {"x": None}, 2: {"x": 3.0}}})
+        assert np.isnan(results.mean("a", "x"))
+        assert results.text(str, "a", "x") == "no number in 1 of 3 seeds"
+        assert (
+            judged(holds=True, in_direction=True, figures=[results.mean("a", "x")])
+            == "not run"
+        )
+
+    def test_a_list_has_nan_where_it_has_no_number(self):
+        results = Results({"a": {0: {"curve": [1.0, None]}}})
+        np.testing.assert_array_equal(results.first("a", "curve"), [1.0, np.nan])
+
 
 @pytest.mark.parametrize(
     ("holds", "direction", "figures", "verdict"),
@@ -195,7 +209,8 @@ def test_judged(holds, direction, figures, verdict):
     [
         (["reproduced", "reproduced"], "reproduced"),
         (["reproduced", "in direction"], "in direction"),
-        (["reproduced", "not run"], "in direction"),
+        (["reproduced", "not run"], "not run"),
+        (["in direction", "not run"], "not run"),
         (["reproduced", "contradicted", "not run"], "contradicted"),
         (["not run"], "not run"),
         ([], "not run"),

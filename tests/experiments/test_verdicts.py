@@ -66,6 +66,7 @@ def transition(
     log_alpha=8.0,
     ensemble=0.993,
     student_t=4,
+    last=3.5,
 ):
     names = experiments.get("phase-transition").configurations
     means = dict.fromkeys(names, mean_weights)
@@ -76,7 +77,7 @@ def transition(
             "accuracy": modes(mean_weights=mean, ensemble=ensemble),
             "zero_mean": zero_mean,
             "log_alpha": log_alpha,
-            "history": {"log_alpha_dense1": [0.0] * (epochs[name] - 1) + [3.5]},
+            "history": {"log_alpha_dense1": [0.0] * (epochs[name] - 1) + [last]},
         }
         for name, mean in means.items()
     }
@@ -162,6 +163,8 @@ CASES = [
     ("phase-transition", transition(0.4, 0.985, 0.3, student_t=3), [D, D, D, D]),
     ("phase-transition", transition(0.9, 0.2, 0.9, -3.0, student_t=2), [C, C, C, C]),
     ("phase-transition", transition(zero_mean=0.1, ensemble=0.1), [C, C, C, R]),
+    # Without a single transition there is nothing to compare.
+    ("phase-transition", transition(log_alpha=1.0, last=1.0), [R, R, R, C]),
     ("kl-approximation", approximation(), [R, R]),
     ("kl-approximation", approximation(0.02, falling=0.999), [D, D]),
     ("kl-approximation", approximation(0.2, falling=0.5), [C, C]),

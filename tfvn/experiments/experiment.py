@@ -18,6 +18,9 @@ FORMS = ("quick", "default", "full")
 
 Save = Callable[[str, Any], None]
 
+# Stands for a figure that a piece does not have.
+_ABSENT = object()
+
 
 class Claim(NamedTuple):
     """One claim of a paper, beside what came out.
@@ -85,6 +88,8 @@ class Results:
     def all(self, configuration: str, *keys: str) -> list[Any]:
         """Returns a figure of a configuration, one value for each seed that has it.
 
+        A figure that was no finite number is NaN, so that a network that diverged counts.
+
         Args:
             configuration: Which network.
             *keys: The keys that lead to the figure.
@@ -93,9 +98,11 @@ class Results:
         for figures in self._pieces.get(configuration, {}).values():
             value: Any = figures
             for key in keys:
-                value = value.get(key) if isinstance(value, Mapping) else None
-            if value is not None:
-                found.append(value)
+                value = (
+                    value.get(key, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+                )
+            if value is not _ABSENT:
+                found.append(_with_nan(value))
         return found
 
     def mean(self, configuration: str, *keys: str) -> float:
@@ -122,6 +129,9 @@ class Results:
         mean = form(self.mean(configuration, *keys))
         if len(values) < 2:
             return mean
+        missing = sum(map(math.isnan, values))
+        if missing:
+            return f"no number in {missing} of {len(values)} seeds"
         return f"{mean} ({form(min(values))} to {form(max(values))})"
 
     def first(self, configuration: str, *keys: str) -> Any:
@@ -177,14 +187,21 @@ class Experiment:
         return default if form == "default" else {**default, **self.settings[form]}
 
 
+def _with_nan(value: Any) -> Any:
+    """Returns a figure or a list of them with NaN for `null`, which files have for it."""
+    if isinstance(value, list):
+        return [_with_nan(item) for item in value]
+    return math.nan if value is None else value
+
+
 def judged(holds: bool, in_direction: bool, figures: Iterable[float] = ()) -> str:
     """Returns the verdict on a claim.
 
     Args:
         holds: Whether what must hold does.
         in_direction: Whether the difference at least has the right sign.
-        figures: The figures that the verdict depends on. If one is missing (NaN), the
-            claim was not run.
+        figures: The figures that the verdict depends on. If one is missing or not a
+            number (NaN), nothing can be said, and the claim counts as not run.
 
     Example:
 
@@ -208,15 +225,11 @@ def overall(verdicts: Iterable[str]) -> str:
     Example:
 
     >>> from tfvn.experiments.experiment import overall
-    >>> overall(["reproduced", "in direction", "not run"])
+    >>> overall(["reproduced", "in direction", "reproduced"])
     'in direction'
     """
-    found = set(verdicts)
-    if CONTRADICTED in found:
-        return CONTRADICTED
-    if found <= {NOT_RUN}:
-        return NOT_RUN
-    return REPRODUCED if found == {REPRODUCED} else IN_DIRECTION
+    severity = (REPRODUCED, IN_DIRECTION, NOT_RUN, CONTRADICTED)
+    return max(verdicts, key=severity.index, default=NOT_RUN)
 
 
 def percent(share: float) -> str:

@@ -179,7 +179,7 @@ def table(results: Results) -> Table:
 def draw(results: Results, save: Save) -> None:
     """Draws the lower bounds and log alpha during training."""
     runs = {c: results.first(c, "history", "lower_bound") for c in COLUMNS}
-    curves = {c: [_or_nan(v) for v in run] for c, run in runs.items() if run}
+    curves = {c: run for c, run in runs.items() if run}
     save(
         "lower_bounds",
         tfvn.plots.curves(curves, ylabel="ELBO, nats", yscale="symlog"),
@@ -187,10 +187,6 @@ def draw(results: Results, save: Save) -> None:
     runs = {c: results.first(c, "history", "log_alpha_random") for c in COLUMNS[1:]}
     curves = {c: run for c, run in runs.items() if run}
     save("log_alpha", tfvn.plots.curves(curves, ylabel="mean log alpha"))
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else value
 
 
 EXPERIMENT = Experiment(

@@ -134,7 +134,7 @@ def judge(results: Results) -> list[Claim]:
             + ", ".join(f"{n.split(',')[0]} {number(e)}" for n, e in epochs.items()),
             judged(
                 epochs[STUDENT_T] > others,
-                epochs[STUDENT_T] == others,
+                epochs[STUDENT_T] == others < math.inf,
                 epochs.values(),
             ),
         ),

@@ -322,7 +322,12 @@ class TestNotThere:
     def test_files_that_were_downloaded_before_need_no_connection(self, tmp_path):
         (tmp_path / "downloads").mkdir()
         (tmp_path / "downloads" / "file.gz").touch()
+        # TensorFlow Datasets writes one such file for each download.
+        note = tmp_path / "downloads" / "file.gz.INFO"
+        note.write_text('{"dataset_names": ["mnist"], "original_fname": "file.gz"}')
         data_places.require("mnist")
+        with pytest.raises(ConnectionError, match="The data set 'cifar10' is not"):
+            data_places.require("cifar10")
 
     def test_prepared_data_need_no_connection(self, tmp_path):
         folder = tmp_path / "mnist" / "3.0.1"

@@ -87,10 +87,7 @@ def require(name: str) -> None:
     Args:
         name: The name of the data set.
     """
-    # Files that were downloaded before, but not prepared, need no connection.
-    downloads = tfds_directory() / "downloads"
-    has_downloads = name != "imdb" and downloads.is_dir() and any(downloads.iterdir())
-    if is_there(name) or has_downloads or can_connect(HOSTS[name]):
+    if is_there(name) or _is_downloaded(name) or can_connect(HOSTS[name]):
         return
     where = "TFVN_DATA_DIR" if name == "imdb" else "TFDS_DATA_DIR"
     raise ConnectionError(
@@ -98,6 +95,13 @@ def require(name: str) -> None:
         f"reached to download it; {how_to_get(name)}. "
         f"Received: name={name!r} and {where}={os.environ.get(where)!r}"
     )
+
+
+def _is_downloaded(name: str) -> bool:
+    """Whether files of a data set were downloaded before, but not prepared."""
+    # TensorFlow Datasets notes beside each download for which data set it was.
+    notes = (tfds_directory() / "downloads").glob("*.INFO")
+    return any(f'"{name}"' in note.read_text("utf-8") for note in notes)
 
 
 def can_connect(host: str, timeout: float = _PATIENCE) -> bool:

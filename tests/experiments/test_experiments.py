@@ -255,6 +255,34 @@ class TestCommand:
         assert cli.main(["reproduce", "toy"]) == 2
         assert 'pip install "tfvn[plots]"' in capsys.readouterr().err
 
+    def test_without_tensorflow_datasets(self, monkeypatch, tmp_path, capsys):
+        monkeypatch.setattr(data_places, "require", lambda name: None)
+        monkeypatch.setattr(
+            reproduce.importlib.util,
+            "find_spec",
+            lambda name: None if name == "tensorflow_datasets" else name,
+        )
+        monkeypatch.setattr(runner, "run", lambda *_: None)
+        arguments = ["--output", str(tmp_path)]
+        assert cli.main(["reproduce", "lenet5-tanh", *arguments]) == 2
+        assert 'pip install "tfvn[datasets]"' in capsys.readouterr().err
+        assert cli.main(["reproduce", "toy", *arguments]) == 0
+
+    def test_second_run_in_a_folder(self, tmp_path, capsys):
+        with runner.locked(tmp_path / "toy"):
+            arguments = ["toy", "--resume", "--output", str(tmp_path)]
+            assert cli.main(["reproduce", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert "is running in it" in error
+        assert error.count("\n") == 1
+        assert not (tmp_path / "toy" / "settings.json").exists()
+
+    def test_damaged_result_is_listed(self, tmp_path, capsys):
+        (tmp_path / "toy").mkdir()
+        (tmp_path / "toy" / "result.json").write_text("{")
+        assert cli.main(["reproduce", "--output", str(tmp_path)]) == 0
+        assert "result.json is damaged" in capsys.readouterr().out
+
     def test_interruption_says_how_to_go_on(self, monkeypatch, tmp_path, capsys):
         def interrupt(*_):
             raise KeyboardInterrupt

@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+from importlib import metadata
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tfvn.experiments import runner
 from tfvn.experiments.experiment import (
@@ -114,6 +116,72 @@ def test_other_settings_are_not_mixed(tmp_path):
         start(make(count, epochs=6), tmp_path, resume=True)
 
 
+def test_resuming_keeps_the_number_of_seeds(tmp_path):
+    start(make(count), tmp_path, seeds=3)
+    assert start(make(count), tmp_path, resume=True)["seeds"] == [0, 1, 2]
+
+
+def test_other_versions_are_not_mixed(tmp_path, monkeypatch):
+    result = start(make(count), tmp_path, seeds=1)
+    monkeypatch.setattr(
+        runner, "versions", lambda: {**result["versions"], "keras": "9"}
+    )
+    with pytest.raises(ValueError, match=r"keras \S+ instead of 9"):
+        start(make(count), tmp_path, resume=True, seeds=2)
+    assert start(make(count), tmp_path)["versions"]["keras"] == "9"
+
+
+def test_versions_need_no_installed_distributions(tmp_path, monkeypatch):
+    """`tensorflow-cpu` is TensorFlow too."""
+
+    def version(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert start(make(count), tmp_path)["versions"]["tensorflow"] == tf.__version__
+
+
+@pytest.mark.parametrize("content", ["", '{"figures": ', "\0\0\0"])
+def test_damaged_piece_is_named_before_anything_runs(tmp_path, content):
+    start(make(count), tmp_path)
+    piece = tmp_path / "small" / "pieces" / "a-seed1.json"
+    piece.write_text(content)
+    with pytest.raises(ValueError, match=r"a-seed1.json is damaged.*remove it"):
+        runner.prepare(make(count), resume=True, output=tmp_path)
+    piece.unlink()
+    assert len(start(make(count), tmp_path, resume=True)["pieces"]) == 4
+
+
+@pytest.mark.parametrize("name", ["settings.json", "result.json"])
+def test_damaged_folder_is_named(tmp_path, name):
+    start(make(count), tmp_path)
+    (tmp_path / "small" / name).write_text("{")
+    with pytest.raises(ValueError, match=rf"{name} is damaged.*remove its folder"):
+        start(make(count), tmp_path, resume=name == "settings.json")
+
+
+def test_run_with_more_seeds_is_interrupted_until_it_ends(tmp_path):
+    def fail(piece):
+        raise KeyboardInterrupt
+
+    start(make(count), tmp_path, seeds=1)
+    with pytest.raises(KeyboardInterrupt):
+        start(make(fail), tmp_path, resume=True, seeds=2)
+    with pytest.raises(ValueError, match="must be continued with --resume"):
+        start(make(count), tmp_path, seeds=2)
+
+
+def test_two_runs_in_a_folder_are_refused(tmp_path):
+    with (
+        runner.locked(tmp_path / "small"),
+        pytest.raises(ValueError, match="is running in it"),
+        runner.locked(tmp_path / "small"),
+    ):
+        raise AssertionError("the second run has started")
+    with runner.locked(tmp_path / "small"):
+        pass
+
+
 def test_starting_anew_removes_only_its_own_files(tmp_path):
     start(make(count), tmp_path, "quick")
     start(make(count), tmp_path)
@@ -153,8 +221,19 @@ def test_closing_table(tmp_path):
     assert lines[-1].split() == ["one", "is", "one", "1", "1.0", "reproduced"]
 
 
+@pytest.mark.parametrize("columns", [60, 80, 300])
+def test_closing_table_fits_the_terminal(tmp_path, monkeypatch, columns):
+    claim = Claim("word " * 30, "word " * 30, "word " * 30, "contradicted")
+    experiment = dataclasses.replace(make(count), judge=lambda _: [claim])
+    result = start(experiment, tmp_path)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = runner.closing_lines(result)
+    assert 50 <= max(map(len, lines)) <= min(columns, 120)
+
+
 def test_long_cells_are_broken():
-    lines = runner._wrapped([["word " * 20, "b", "c", "d"], ["a", "b", "c", "d"]])
+    rows = [["word " * 20, "b", "c", "d"], ["a", "b", "c", "d"]]
+    lines = runner._wrapped(rows, (34, 30, 34, 12))
     assert max(len(line[0]) for line in lines) <= 34
     assert lines[-1] == ["a", "b", "c", "d"]
     assert lines[-2] == ["", "", "", ""]

@@ -1,5 +1,6 @@
 """`tfvn reproduce`: runs an experiment of a paper."""
 
+import contextlib
 import importlib.util
 import pathlib
 
@@ -26,21 +27,35 @@ def run(
         resume: Whether to continue an interrupted run.
         output: The directory of all results.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise CommandError(
-            'experiments need matplotlib for their figures: pip install "tfvn[plots]"'
-        )
-    with mistakes():
-        experiment = experiments.get(name)
-        for data in experiment.data:
-            data_places.require(data)
-        folder = runner.prepare(experiment, form, seeds, resume, output)
-    _say(f"{experiment.paper}\n{experiment.claim}\n")
-    try:
-        runner.run(experiment, form, folder, _say)
-    except KeyboardInterrupt:
-        _say(f"\nInterrupted. The same command with --resume continues in {folder}.")
-        raise
+    experiment = experiments.get(name)
+    _check_extras(experiment.data)
+    folder = runner.folder_of(output, name, form)
+    with contextlib.ExitStack() as stack:
+        with mistakes():
+            for data in experiment.data:
+                data_places.require(data)
+            stack.enter_context(runner.locked(folder))
+            runner.prepare(experiment, form, seeds, resume, output)
+        _say(f"{experiment.paper}\n{experiment.claim}\n")
+        try:
+            runner.run(experiment, form, folder, _say)
+        except KeyboardInterrupt:
+            _say(
+                f"\nInterrupted. The same command with --resume continues in {folder}."
+            )
+            raise
+
+
+def _check_extras(data: tuple[str, ...]) -> None:
+    """Raises if a library that an experiment needs is not installed."""
+    extras = {"matplotlib": ("their figures", "plots")}
+    if set(data) - {"imdb"}:  # Keras reads the reviews
+        extras["tensorflow_datasets"] = ("their data", "datasets")
+    for module, (what, extra) in extras.items():
+        if importlib.util.find_spec(module) is None:
+            raise CommandError(
+                f'experiments need {module} for {what}: pip install "tfvn[{extra}]"'
+            )
 
 
 def _say(line: str) -> None:

@@ -2,36 +2,42 @@
 
 The folder of a run contains:
 
-- `settings.json`, the settings, written when the run starts;
+- `settings.json` and `versions.json`, the settings and the versions of the libraries,
+  written when the run starts;
 - `pieces/`, a file for each piece that has ended, so that a resumed run skips it;
 - `models/`, the trained networks;
 - `backups/`, the state of the training of the current piece, after its last epoch;
 - `result.json` and images, written when all pieces have ended.
 """
 
+import contextlib
 import json
 import math
 import os
 import pathlib
 import platform
 import shutil
+import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import metadata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
 
+import tfvn
 from tfvn.experiments.experiment import NOT_RUN, Experiment, Piece, Results, overall
 from tfvn.utils.tables import text_table
 
 RESULT = "result.json"
-_LIBRARIES = ("tfvn", "tensorflow", "keras", "tensorflow-probability", "numpy")
 
-# The widths of the columns of the closing table.
+# The widths of the columns of the closing table, where the terminal is wide enough. The
+# last column has the verdicts, which are not broken.
 _WIDTHS = (34, 30, 34, 12)
+_SPACES = 2 * (len(_WIDTHS) - 1)
 
 
 def prepare(
@@ -54,28 +60,75 @@ def prepare(
         The folder.
     """
     settings = experiment.settings_of(form)
-    settings["seeds"] = settings["seeds"] if seeds is None else seeds
     folder = folder_of(output, experiment.name, form)
     path = folder / "settings.json"
-    is_started, is_finished = path.is_file(), (folder / RESULT).is_file()
+    is_started = path.is_file()
     if resume and is_started:
         known = read_json(path)
         # More seeds may be added to a run.
+        settings["seeds"] = known["seeds"] if seeds is None else seeds
         if {**known, "seeds": 0} != {**_plain(settings), "seeds": 0}:
             raise ValueError(
                 "A run can be resumed only with the settings it was started with; leave "
                 f"out --resume and choose another --output. Received: {folder}, which "
                 f"was started with {known}"
             )
-    elif is_started and not is_finished:
+        _check_versions(folder)
+        for piece in sorted((folder / "pieces").glob("*.json")):
+            read_json(piece, "remove it, and --resume runs this part again")
+    elif is_started and not _is_finished(folder):
         raise ValueError(
             "An interrupted run must be continued with --resume, or its folder removed "
             f"to start anew. Received: {folder}, which has an interrupted run"
         )
     else:
+        settings["seeds"] = settings["seeds"] if seeds is None else seeds
         _clear(folder)
+    write_json(folder / "versions.json", versions())
     write_json(path, settings)
     return folder
+
+
+@contextlib.contextmanager
+def locked(folder: pathlib.Path) -> Iterator[None]:
+    """Makes sure that no other process runs in a folder, or raises.
+
+    The lock ends with the process, also if it is killed.
+
+    Args:
+        folder: The folder of a run; it is made if it is not there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":
+        yield  # it has no locks of folders
+        return
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise ValueError(
+            "A folder can have one run at a time; wait for the other one, or choose "
+            f"another --output. Received: {folder}; another process is running in it"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of the libraries that figures depend on."""
+    return {
+        "tfvn": tfvn.__version__,
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "tensorflow-probability": tfp.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def run(
@@ -146,7 +199,7 @@ def closing_lines(result: Mapping[str, Any]) -> list[str]:
     lines = ["", *text_table(table["header"], table["rows"], align), ""]
     header = ("claim", "paper", "ours", "verdict")
     rows = [[claim[key] for key in header] for claim in result["claims"]]
-    lines += text_table(header, _wrapped(rows))
+    lines += text_table(header, _wrapped(rows, _widths()))
     if result["form"] == "quick":
         lines += ["", "A quick run only checks that the experiment runs."]
     return lines
@@ -170,16 +223,51 @@ def write_json(path: pathlib.Path, value: Any) -> None:
     partial.replace(path)
 
 
-def read_json(path: pathlib.Path) -> Any:
-    """Reads a file that `write_json` wrote."""
-    return json.loads(path.read_text("utf-8"))
+def read_json(
+    path: pathlib.Path, remedy: str = "remove its folder to start anew"
+) -> Any:
+    """Reads a file that `write_json` wrote, or raises if it is damaged.
+
+    Args:
+        path: The file.
+        remedy: What to do if it is damaged.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"The file {path} is damaged; {remedy}. {error}") from error
+
+
+def _is_finished(folder: pathlib.Path) -> bool:
+    """Whether the last run in a folder has ended, and not only one with fewer seeds."""
+    result = folder / RESULT
+    settings = folder / "settings.json"
+    return result.is_file() and read_json(result)["settings"] == read_json(settings)
+
+
+def _check_versions(folder: pathlib.Path) -> None:
+    """Raises if a run was started with other versions of the libraries."""
+    path = folder / "versions.json"
+    now = versions()
+    before = read_json(path) if path.is_file() else now
+    changed = [
+        f"{name} {version} instead of {now.get(name)}"
+        for name, version in before.items()
+        if version != now.get(name)
+    ]
+    if changed:
+        raise ValueError(
+            "A run can be resumed only with the versions it was started with; install "
+            "them, or leave out --resume and choose another --output. Received: "
+            f"{folder}, which was started with {', '.join(changed)}"
+        )
 
 
 def _clear(folder: pathlib.Path) -> None:
     """Removes what a run has written, and nothing else."""
     result = folder / RESULT
     images = read_json(result)["images"] if result.is_file() else []
-    for name in (RESULT, "settings.json", *images):
+    for name in (RESULT, "settings.json", "versions.json", *images):
         (folder / name).unlink(missing_ok=True)
     for name in ("pieces", "models", "backups"):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -225,10 +313,7 @@ def _result(
         "form": form,
         "settings": settings,
         "seeds": list(range(settings["seeds"])),
-        "versions": {
-            **{name: metadata.version(name) for name in _LIBRARIES},
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
         "machine": f"{os.cpu_count()} CPU cores, {platform.machine()}",
         "seconds": round(sum(piece["seconds"] for piece in pieces), 1),
         "pieces": pieces,
@@ -263,13 +348,26 @@ def _draw(experiment: Experiment, results: Results, folder: pathlib.Path) -> lis
     return names
 
 
-def _wrapped(rows: Iterable[Sequence[str]]) -> list[list[str]]:
-    """Returns rows whose cells are broken into several lines, with an empty line between."""
+def _widths() -> list[int]:
+    """Returns the widths of the columns of the closing table, for this terminal."""
+    *texts, verdict = _WIDTHS
+    columns = shutil.get_terminal_size((sum(_WIDTHS) + _SPACES, 24)).columns
+    room = min(sum(texts), columns - _SPACES - verdict)
+    return [*(max(10, width * room // sum(texts)) for width in texts), verdict]
+
+
+def _wrapped(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> list[list[str]]:
+    """Returns rows whose cells are broken into several lines, with an empty line between.
+
+    Args:
+        rows: The cells, row by row.
+        widths: The width of each column.
+    """
     lines: list[list[str]] = []
     for row in rows:
         cells = [
             textwrap.wrap(cell, width) or [""]
-            for cell, width in zip(row, _WIDTHS, strict=True)
+            for cell, width in zip(row, widths, strict=True)
         ]
         height = max(map(len, cells))
         padded = [cell + [""] * (height - len(cell)) for cell in cells]

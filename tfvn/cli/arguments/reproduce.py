@@ -138,7 +138,10 @@ def _last_result(folder: pathlib.Path) -> str:
     for form in ("full", "default"):
         place = folder if form == "default" else folder / form
         if (place / "result.json").is_file():
-            result = json.loads((place / "result.json").read_text("utf-8"))
+            try:
+                result = json.loads((place / "result.json").read_text("utf-8"))
+            except ValueError:
+                return f"{place / 'result.json'} is damaged"
             minutes = result["seconds"] / 60
             seeds = len(result["seeds"])
             return (

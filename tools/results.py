@@ -61,7 +61,13 @@ def render(results: dict[str, Any]) -> str:
         "claim is *reproduced*, reproduced",
         "*in direction* (the difference has the right sign, but not the size), "
         "*contradicted*, or *not run*. An experiment has",
-        "the worst verdict of its claims.",
+        "the worst verdict of its claims. The form *default* is a run that fits two CPU "
+        "cores, *full* one as long as the paper's.",
+        "Minutes are those of the wall clock, on a machine that did other work as well: a "
+        "quiet one needs fewer.",
+        "Where a table has *batch statistics* and *moving statistics*, these are the two "
+        "ways to evaluate",
+        "[batch normalization](reproducing.md#batch-normalization-at-evaluation).",
         "",
         "| name | paper | verdict | form | seeds | minutes |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -70,7 +76,7 @@ def render(results: dict[str, Any]) -> str:
         if name in results:
             r = results[name]
             verdict = f"[{r['verdict']}](#{name})"
-            cells = [r["form"], str(len(r["seeds"])), f"{r['seconds'] / 60:.1f}"]
+            cells = [r["form"], str(len(r["seeds"])), _minutes(r)]
         else:
             verdict, cells = "not run", ["", "", ""]
         lines.append(
@@ -105,13 +111,18 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
     lines += [
         "",
         f"`tfvn reproduce {name}{option} --seeds {seeds}`: {settings}; {seeds} "
-        f"seed{'s' * (seeds > 1)}, {result['seconds'] / 60:.1f} minutes on "
+        f"seed{'s' * (seeds > 1)}, {_minutes(result)} minutes on "
         f"{result['machine']}; {versions}. {result['notes']}",
     ]
     for image in result["images"]:
         title = image.removeprefix(f"{name}.").removesuffix(".png").replace("_", " ")
         lines += ["", f"![{name}: {title}](results/{image})"]
     return lines
+
+
+def _minutes(result: dict[str, Any]) -> str:
+    minutes = result["seconds"] / 60
+    return "less than 0.1" if minutes < 0.1 else f"{minutes:.1f}"
 
 
 def _row(cells: list[str]) -> str:

@@ -58,6 +58,11 @@ def test_a_section_shows_figures_settings_and_seeds():
     )
 
 
+def test_a_few_seconds_are_not_zero_minutes():
+    text = TOOL["render"]({"toy": {**RESULT, "seconds": 2.0}})
+    assert "1 seed, less than 0.1 minutes" in text
+
+
 def test_a_run_is_added(tmp_path, monkeypatch):
     run, results = tmp_path / "run", tmp_path / "results"
     run.mkdir()

@@ -15,6 +15,13 @@ def test_values_are_drawn_over_epochs(legend):
     assert legend(ax) == ["a", "b"]
 
 
+def test_ticks_of_epochs_are_whole_numbers():
+    ax = tfvn.plots.curves({"a": [1.0, 2.0, 3.0]})
+    assert all(tick == round(tick) for tick in ax.get_xticks())
+    ax = tfvn.plots.curves({"a": ([0.0, 1.0], [1.0, 2.0])})
+    assert 0.2 in ax.get_xticks().round(6)
+
+
 def test_pairs_have_their_own_x():
     curves = {"a": ([0.1, 10.0], [1.0, 2.0])}
     ax = tfvn.plots.curves(curves, xlabel="bound", xscale="log")

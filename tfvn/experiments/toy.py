@@ -111,12 +111,12 @@ def draw(results: Results, save: Save) -> None:
     """Draws the data and the activations of the bottleneck, for each seed."""
     parts = [results.all("variance", k) for k in ("points", "labels", "activations")]
     for seed, (x, labels, activations) in enumerate(zip(*parts, strict=True)):
-        save(
-            f"toy_seed{seed}",
-            tfvn.plots.toy_scatter(
-                np.array(x), np.array(labels), np.array(activations)
-            ),
+        axes = tfvn.plots.toy_scatter(
+            np.array(x), np.array(labels), np.array(activations)
         )
+        # The spreads of the classes differ by a factor of hundreds.
+        axes[1].set(xscale="symlog", yscale="symlog")
+        save(f"toy_seed{seed}", axes)
 
 
 EXPERIMENT = Experiment(

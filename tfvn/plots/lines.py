@@ -53,18 +53,27 @@ def curves(
             f"Received: curves={described(curves)}"
         )
     points = {str(name): _points(name, curve) for name, curve in curves.items()}
+    are_epochs = not any(_is_pair(curve) for curve in curves.values())
     with style.drawing(ax) as ax:
         for name, (x, y) in points.items():
             marker = "." if len(x) < 2 else ""
             ax.plot(x, y, label=name, marker=marker, **style.next_line_style(ax))
         ax.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
+        if are_epochs and xscale == "linear":
+            from matplotlib.ticker import MaxNLocator
+
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         place_legend(ax)
     return ax
 
 
+def _is_pair(curve: Any) -> bool:
+    return isinstance(curve, tuple) and len(curve) == 2
+
+
 def _points(name: Any, curve: Any) -> tuple[np.ndarray, np.ndarray]:
     """Returns the finite points of a curve."""
-    is_pair = isinstance(curve, tuple) and len(curve) == 2
+    is_pair = _is_pair(curve)
     try:
         y = np.asarray(curve[1] if is_pair else curve, "float64")
         x = np.asarray(curve[0], "float64") if is_pair else epochs_of(y)

@@ -1,11 +1,13 @@
 """The experiments of papers: what is listed, and that each runs in its quick form."""
 
 import ast
+import importlib.util
 import inspect
 import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 
@@ -14,7 +16,6 @@ import pytest
 import _tfvn_command
 import tfvn
 from tfvn import cli, datasets, experiments
-from tfvn.cli import reproduce
 from tfvn.cli.arguments import reproduce as arguments
 from tfvn.experiments import runner
 from tfvn.experiments.experiment import FORMS
@@ -241,8 +242,13 @@ class TestCommand:
         assert (settings["seeds"], settings["epochs"]) == (3, 200)
 
     def test_data_that_are_not_there(self, monkeypatch, tmp_path, capsys):
+        def refuse(*_):
+            raise OSError
+
+        # The answer comes before TensorFlow is imported, which takes seconds.
+        monkeypatch.setitem(sys.modules, "tfvn.cli.reproduce", None)
         monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-        monkeypatch.setattr(data_places, "can_connect", lambda host: False)
+        monkeypatch.setattr(socket, "create_connection", refuse)
         assert cli.main(["reproduce", "lenet5-tanh", "--output", str(tmp_path)]) == 2
         error = capsys.readouterr().err
         assert "The data set 'mnist' is not on this machine" in error
@@ -251,14 +257,14 @@ class TestCommand:
         assert not (tmp_path / "lenet5-tanh").exists()
 
     def test_without_matplotlib(self, monkeypatch, capsys):
-        monkeypatch.setattr(reproduce.importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setitem(sys.modules, "tfvn.cli.reproduce", None)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
         assert cli.main(["reproduce", "toy"]) == 2
         assert 'pip install "tfvn[plots]"' in capsys.readouterr().err
 
     def test_without_tensorflow_datasets(self, monkeypatch, tmp_path, capsys):
-        monkeypatch.setattr(data_places, "require", lambda name: None)
         monkeypatch.setattr(
-            reproduce.importlib.util,
+            importlib.util,
             "find_spec",
             lambda name: None if name == "tensorflow_datasets" else name,
         )

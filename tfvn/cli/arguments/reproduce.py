@@ -1,7 +1,8 @@
 """The arguments of `tfvn reproduce`, and the list of experiments.
 
-The command runs this file before it imports TensorFlow. So what is listed is read from
-the text of the experiments' files.
+The command runs this file before it imports TensorFlow, so that the list, and the answer
+that something is missing, take no time. So what is listed is read from the text of the
+experiments' files.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from _tfvn_command import integer_from
+from _tfvn_command import CommandError, integer_from
 
 _PACKAGE = pathlib.Path(__file__).parents[2]
 _EXPERIMENTS = _PACKAGE / "experiments"
@@ -72,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="directory of all results (default: %(default)s)",
     )
-    parser.set_defaults(form="default", at_once=_list_without_name)
+    parser.set_defaults(form="default", at_once=_answer_at_once)
 
 
 def known_experiments() -> dict[str, dict[str, Any]]:
@@ -153,11 +154,30 @@ def _last_result(folder: pathlib.Path) -> str:
     return "none yet"
 
 
-def _list_without_name(name: str | None, output: pathlib.Path, **others: Any) -> bool:
-    """Lists the experiments if there is no name, and returns whether it did."""
+def _answer_at_once(name: str | None, output: pathlib.Path, **others: Any) -> bool:
+    """Lists the experiments if there is no name, and returns whether it did.
+
+    Raises if a library or the data of the experiment are missing.
+    """
     if name is None:
         print("\n".join(listing(output)))
-    return name is None
+        return True
+    data = known_experiments()[name]["data"]
+    extras = {"matplotlib": ("their figures", "plots")}
+    if set(data) - {"imdb"}:  # Keras reads the reviews
+        extras["tensorflow_datasets"] = ("their data", "datasets")
+    for module, (what, extra) in extras.items():
+        if importlib.util.find_spec(module) is None:
+            raise CommandError(
+                f'experiments need {module} for {what}: pip install "tfvn[{extra}]"'
+            )
+    places = _data_places()
+    for item in data:
+        try:
+            places.require(item)
+        except ConnectionError as error:
+            raise CommandError(str(error)) from error
+    return False
 
 
 def _known_name(name: str) -> str:

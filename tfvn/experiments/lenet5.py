@@ -10,19 +10,20 @@ import tfvn
 from tfvn.experiments.experiment import Piece, Results, Save, percent
 from tfvn.experiments.training import falling, falling_late
 
-# Settings that experiments with this network share: those of the paper, a learning rate of
-# log alpha with which the phase transition takes a few epochs, and the paper's own, which
-# is the same for all variables.
+# Settings that experiments with this network share: those of the paper, learning rates with
+# which the phase transition takes a few epochs, and the paper's own, which is the same for
+# all variables.
 SETTINGS: dict[str, Any] = {
     "seeds": 1,
     "batch_size": 200,
     "train_images": 60_000,
     "test_images": 10_000,
+    "rate": 1e-3,
 }
-FAST_ALPHA = {"scale_rate": 3e-2, "scale_beta_2": 0.9}
+FAST_ALPHA = {"rate": 3e-3, "scale_rate": 3e-2, "scale_beta_2": 0.9}
 QUICK = {"epochs": 2, "train_images": 400, "test_images": 200}
 PAPER_LENGTH = {"epochs": 200}
-PAPER_ALPHA = {"scale_rate": None}
+PAPER_ALPHA = {"rate": 1e-3, "scale_rate": None}
 
 # The columns that `accuracy_cells` fills.
 ACCURACY_COLUMNS = [
@@ -78,7 +79,7 @@ def lenet5(
 def compile_lenet5(
     model: tfvn.Sequential, data: Any, piece: Piece, scale_rate: float | None = None
 ) -> None:
-    """Compiles a network with Adam, whose rate falls linearly from 1e-3 to zero.
+    """Compiles a network with Adam, whose rate falls linearly to zero.
 
     Args:
         model: The network.
@@ -87,7 +88,7 @@ def compile_lenet5(
         scale_rate: The learning rate of log alpha, if it has one of its own. It falls
             only in the last fifth of the training, because log alpha has far to go.
     """
-    optimizer: Any = falling(1e-3, data, piece)
+    optimizer: Any = falling(piece.settings["rate"], data, piece)
     if scale_rate is not None:
         # As alpha grows, the gradient of log alpha falls by orders of magnitude. A short
         # memory of squared gradients keeps Adam's steps at the same size.

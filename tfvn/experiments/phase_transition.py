@@ -219,6 +219,8 @@ EXPERIMENT = Experiment(
     notes="The paper's figures show a VGG-like network on CIFAR-10; here it is LeNet-5 on "
     "MNIST. Figures have batch normalization with its moving statistics. In the default form "
     "log alpha has an Adam of its own, with a rate of 3e-2, which falls only in the last "
-    "fifth of the epochs, and a beta_2 of 0.9. The runs with fewer images have more epochs, so "
-    "that all runs have the same number of steps.",
+    "fifth of the epochs, and a beta_2 of 0.9. All other variables have a rate of 3e-3. With "
+    "the paper's 1e-3 for these, 20 epochs are too few, however fast log alpha is: with 1e-1 "
+    "for log alpha they ended at 7.4, with mean weights at 95.5 %. The runs with fewer images "
+    "have more epochs, so that all runs have the same number of steps.",
 )

@@ -64,7 +64,8 @@ print(f"20 draws     {(answer.mean.argmax(-1) == y_test).mean():.1%}")
 # of the layer share one `alpha`, it grows until the means carry no information: the layer
 # has become a variance layer. Give the scales their own optimizer with a higher learning
 # rate, or the transition takes a hundred epochs. The callback measures, after each epoch,
-# the accuracy with mean weights, with the means set to zero, and of the ensemble.
+# the accuracy with mean weights, with the means set to zero, and of the ensemble. `fit`
+# warns of the KL, which is large as long as alpha is small; here it is meant to win.
 
 model = network(tfvn.GaussianDropoutDense(128, name="dropout"))
 model.compile(

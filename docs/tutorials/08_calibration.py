@@ -51,6 +51,7 @@ def figures(name, probabilities):
     print(f"{name:24} {accuracy:.1%}  NLL {nll:.2f}  ECE {float(error.result()):.3f}")
 
 
+# Before the larger weights, `fit` warns that the KL outweighs these few data.
 plain = classifier(keras.layers.Dense).predict(x_test, verbose=0)
 figures("plain", plain)
 ensembles = {}

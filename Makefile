@@ -64,7 +64,8 @@ stubs: $(TEST)
 docs: $(DOCS)
 	@$(BIN)/python tools/site.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "The site is in site/index.html"
+	@echo "The site is in site/index.html. With its search, which a browser does not run from files:"
+	@echo "    python3 -m http.server --bind 127.0.0.1 --directory site"
 
 dist: $(DIST)
 	@rm -rf dist

@@ -204,14 +204,14 @@ class TestQuickstart:
         arguments = ["--epochs", "3", "--seed", "7", "--export", "models/m"]
         assert cli.main(["quickstart", *arguments]) == 0
         (call,) = quickstart_calls
-        assert call == {"epochs": 3, "seed": 7, "export": Path("models/m")}
+        assert call == {"epochs": 3, "seed": 7, "export": "models/m"}
 
     def test_defaults_are_those_of_the_function(self):
         parameters = inspect.signature(quickstart.run).parameters
         arguments = _tfvn_command.build_parser().parse_args(["quickstart"])
         assert arguments.epochs == parameters["epochs"].default
         assert arguments.seed == parameters["seed"].default
-        assert arguments.export == Path(parameters["export"].default)
+        assert arguments.export == parameters["export"].default
 
     @pytest.mark.parametrize(
         "arguments", [["--epochs", "0"], ["--epochs", "2.5"], ["--seed", "-1"]]

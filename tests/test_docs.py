@@ -1,5 +1,6 @@
 """What the documentation shows is run: README, docstrings, examples."""
 
+import ast
 import doctest
 import importlib
 import os
@@ -70,7 +71,11 @@ def test_choices_page_runs_as_printed(capsys):
     scope = {}
     exec(block, scope)
     # On a slow machine a progress bar stands after it.
-    assert "True True" in capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    logs = [ast.literal_eval(line) for line in lines if line.startswith("{")]
+    assert [log["kl_weight"] > 0.095 for log in logs] == [False, False, True]
+    assert logs[-1]["nll"] < logs[0]["nll"]
+    assert min(log["kl"] for log in logs) > 0
     assert scope["answer"].mean.shape == (360, 10)
 
 

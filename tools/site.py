@@ -149,7 +149,8 @@ def cells(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _print_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
-    print(textwrap.fill(f"{category.__name__}: {message}", 88))
+    # A line of code on a page has room for this.
+    print(textwrap.fill(f"{category.__name__}: {message}", 78))
 
 
 def _clean(printed: str) -> str:

@@ -33,7 +33,7 @@ cnn.fit(x_train, y_train, epochs=15, verbose=0)
 # ## Five lines
 #
 # Laplace's approximation replaces the last layer by a Normal distribution around the
-# trained weights. How wide it is, follows from the training data.
+# trained weights. The training data determine how wide it is.
 
 bayesian = tfvn.last_layer_laplace(cnn, x_train, y_train)
 answer = tfvn.ensemble_predict(bayesian, x_test, num_samples=50, seed=0)

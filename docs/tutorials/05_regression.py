@@ -27,20 +27,20 @@ x = x.astype("float32")[:, None]
 # ## A network that predicts a Normal
 #
 # `tfvn.layers.NormalHead` predicts a mean and a standard deviation, and
-# `tfvn.losses.GaussianNLL` is the loss for it. The layers before it have random weights.
+# `tfvn.losses.GaussianNLL` is the loss for it. The layer before it has random weights. There
+# are few data, so that the KL gets a weight below 1 ([choices](../choices.md)).
 
 model = tfvn.Sequential(
     [
         keras.Input((1,)),
-        tfvn.MeanFieldDense(48, activation="tanh"),
-        tfvn.MeanFieldDense(48, activation="tanh"),
+        tfvn.MeanFieldDense(32, activation="tanh"),
         tfvn.layers.NormalHead(1, posterior="mean_field"),
     ]
 )
 model.compile(
     {"mean": keras.optimizers.Adam(1e-2), "scale": keras.optimizers.Adam(2e-2)},
     tfvn.losses.GaussianNLL(),
-    kl_schedule=tfvn.schedules.LinearAnnealing(0.0, 1.0, epochs=50),
+    kl_schedule=tfvn.schedules.LinearAnnealing(0.0, 0.3, epochs=50),
     jit_compile=False,
 )
 model.fit(x, y, batch_size=100, epochs=200, verbose=0)
@@ -61,6 +61,9 @@ for place in (-1.0, 0.0, 1.0, 2.0, 3.0):
     )
 
 # %%
+# The true noise at these places is 0.15, 0.25, 0.35, 0.45 and 0.55. The draws disagree most
+# beyond the data. In the gap, at 1, they hardly disagree more than elsewhere: they agree
+# about how to cross it, which does not make them right.
 
 ax = tfvn.plots.regression_band(grid, answer)
 ax.plot(x, y, ".", color="0.5", markersize=3)
@@ -81,3 +84,8 @@ coverage = tfvn.metrics.IntervalCoverage(0.9)
 coverage.update_state(y_new, answer)
 print(f"90 % intervals cover {float(coverage.result()):.1%}")
 ax = tfvn.plots.coverage(answer, y_new)
+
+# %%
+# The weight of the KL decides this: with 1 instead of 0.3, the same network fits less well,
+# takes the rest for noise, and its 90 % intervals cover 94.5 %. Choose the weight by the NLL
+# of validation data.

@@ -97,3 +97,8 @@ for question, p, spread in zip(
     questions, answer.mean[:, 0], answer.std[:, 0], strict=True
 ):
     print(f"{question:38} praise with probability {p:.2f} +- {spread:.2f}")
+
+# %%
+# The last two texts have no answer: one has no telling word, and the other contradicts
+# itself. The network has seen no such texts. It leans to one side, and its draws hardly
+# disagree: a small spread is no guarantee ([pitfalls](../pitfalls.md#prediction)).

@@ -53,6 +53,9 @@ for noise in ("bernoulli", "rayleigh", "half_cauchy"):
     print(f"{noise:12} without noise {without:.1%}, ensemble of 30 {ensemble:.1%}")
 
 # %%
+# Half-Cauchy noise, which has no finite mean, keeps this network from learning: the law is
+# more than a detail.
+#
 # As `keras.layers.Dropout`, these layers act in training, and `model.predict` uses the
 # mean of the noise. `tfvn.ensemble_predict` samples the noise, which makes an ensemble of
 # any such network, and of a stock Keras network with `Dropout` too.

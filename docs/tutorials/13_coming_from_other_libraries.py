@@ -79,8 +79,8 @@ print({name: round(history[name][-1], 3) for name in ("nll", "kl", "elbo", "accu
 # loss = criterion(output, y) + get_kl_loss(model) / batch_size
 # ```
 #
-# `tfvn.from_deterministic` converts a trained model. It leaves the original alone, and
-# says which layers it could not convert. Divide the KL by the number of training
+# `tfvn.from_deterministic` converts a trained model, and leaves the original alone;
+# `tfvn.summary` shows which layers it could not convert. Divide the KL by the number of training
 # *examples*, never by the batch size, which makes the KL hundreds of times too strong;
 # `fit` does it right by itself.
 
@@ -105,4 +105,5 @@ print(f"accuracy {(answer.mean.argmax(-1) == y_test).mean():.1%}")
 print(answer)
 path = pathlib.Path(tempfile.mkdtemp()) / "bayesian.keras"
 bayesian.save(path)
-print(type(keras.saving.load_model(path)).__name__)
+loaded = keras.saving.load_model(path, compile=False)  # to predict, not to train
+print(type(loaded).__name__)

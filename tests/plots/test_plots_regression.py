@@ -24,6 +24,15 @@ class TestRegressionBand:
         assert legend(ax) == ["80 %", "mean", "targets"]
         assert tfvn.plots.regression_band(x, answer, ax=ax) is ax
 
+    def test_bands_have_the_shade_that_the_legend_shows(self, legend):
+        answer = tfvn.PredictiveDistribution.of_draws("normal", np.zeros((4, 3, 2)))
+        ax = tfvn.plots.regression_band(np.arange(4), answer, levels=(0.9, 0.5))
+        assert legend(ax) == ["90 %", "50 %", "mean"]
+        wide, narrow, _ = ax.get_legend().legend_handles
+        # The narrow band lies upon the wide one.
+        assert wide.get_alpha() == pytest.approx(0.25)
+        assert narrow.get_alpha() == pytest.approx(1 - 0.75**2)
+
     def test_bad_input(self):
         answer = tfvn.PredictiveDistribution.of_draws("normal", np.zeros((4, 3, 2)))
         with pytest.raises(ValueError, match="one number for each row"):

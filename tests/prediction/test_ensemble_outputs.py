@@ -123,6 +123,17 @@ class TestFigures:
         for part in tfvn.prediction.outputs.summarize(draws, kind).values():
             assert np.isfinite(part).all()
 
+    @pytest.mark.parametrize("size", [1, 2])
+    @pytest.mark.parametrize("kind", ["logits", "probabilities"])
+    def test_certainty_is_no_negative_zero(self, kind, size):
+        # Which a server, and the command, would show as such.
+        values = [1e38, -1e38] if kind == "logits" else [1.0, 0.0]
+        draws = tf.constant([[values[:size]] * 3])
+        figures = tfvn.prediction.outputs.summarize(draws, kind)
+        for name in ("entropy", "expected_entropy", "mutual_information"):
+            assert figures[name].numpy().tolist() == [0.0]
+            assert not np.signbit(figures[name]).any(), name
+
     def test_repr_names_what_there_is(self):
         answer = tfvn.ensemble_predict(models.local(), X, num_samples=3)
         lines = repr(answer).splitlines()

@@ -1,5 +1,6 @@
 """Mistakes at `tfvn inspect` and `tfvn predict`: one line each, and exit status 2."""
 
+import contextlib
 import os
 import pathlib
 import pickle
@@ -78,12 +79,20 @@ class TestInputFiles:
         else:
             written(path, FILES[name])
         error = refused(capsys, "predict", export, "--input", path)
-        assert "an input must be a .npy or .npz file" in error
-        assert str(path) in error
+        assert "`--input` must be a .npy or .npz file" in error
+        assert f"--input {path}" in error
+        # NumPy's own text tells how to load pickles, which is no advice for anybody.
+        assert "unsafely" not in error
 
     def test_that_are_missing(self, export, tmp_path, capsys):
         missing = tmp_path / "rows.npy"
-        assert "No such file" in refused(capsys, "predict", export, "--input", missing)
+        for path, options in (
+            (missing, []),
+            (tmp_path / "scans", ["--pixels", "0..1"]),
+        ):
+            error = refused(capsys, "predict", export, "--input", path, *options)
+            assert "`--input` must be a file or a folder that exists" in error
+            assert f"Received: --input {path}" in error
         assert "input of shape (4,)" in refused(
             capsys, "predict", export, "--input", tmp_path
         )
@@ -149,6 +158,25 @@ class TestOtherSavedModels:
         assert "an export" in refused(capsys, "inspect", tmp_path)
         assert "an export" in refused(capsys, "inspect", tmp_path / "missing")
 
+    def test_that_are_elsewhere(self, export, tmp_path, capsys):
+        shutil.copytree(export, tmp_path / "exports" / "m" / "1")
+        (tmp_path / "exports" / "notes").mkdir()
+        np.save(tmp_path / "rows.npy", np.zeros((1, 4)))
+        for path, hint in (
+            ("missing", ", which does not exist"),
+            ("exports", ": it has none, but there are exports in exports/m"),
+            ("exports/m/7", ", which does not exist; there are: exports/m/1"),
+            ("exports/notes", ": it has none"),
+            ("rows.npy", ", which is a file"),
+        ):
+            for command in (["inspect"], ["predict", "--input", tmp_path / "rows.npy"]):
+                if (path, command[0]) == ("rows.npy", "inspect"):
+                    continue  # a model that Keras saved is a file
+                with contextlib.chdir(tmp_path):
+                    error = refused(capsys, *command, path)
+                assert "PATH must be an export, or a directory of numbered" in error
+                assert error.endswith(f"Received: {path}{hint}\n")
+
     def test_without_variables(self, export, tmp_path, rows, capsys):
         base = tmp_path / "m"
         shutil.copytree(export, base)
@@ -205,7 +233,7 @@ class TestArguments:
         assert np.load(tmp_path / "answer")["mean"].shape == (5, 3)
         assert sorted(p.name for p in tmp_path.iterdir()) == ["answer", "rows.npy"]
 
-    @pytest.mark.parametrize("export_to", ["gs://bucket/m", "file"])
+    @pytest.mark.parametrize("export_to", ["gs://bucket/m", "file", "m/3"])
     def test_quickstart_looks_before_it_trains(
         self, tmp_path, monkeypatch, capsys, export_to
     ):
@@ -216,7 +244,9 @@ class TestArguments:
         monkeypatch.chdir(tmp_path)
         pathlib.Path("file").write_text("")
         error = refused(capsys, "quickstart", "--export", export_to)
-        assert "Argument `path` must be a directory" in error
+        assert "`--export` must be " in error
+        assert f"Received: --export {export_to}" in error
+        assert "`version`" not in error  # which the command does not have
 
 
 class TestEnds:

@@ -197,6 +197,7 @@ def test_the_server_is_started_with_this_folder(served):
 def test_every_tensor_is_told(served):
     for name, signature in served.model.signatures.items():
         section = served.page.split(f"### `{name}`")[1].split("\n#")[0]
+        assert "|  |" not in section  # each has a meaning
         for tensors in (signature.inputs, signature.outputs):
             for key, spec in tensors.items():
                 sizes = [

@@ -97,7 +97,7 @@ class TestPredict:
                 "'mean' takes no seed; leave `--seed` out",
             ),
             (np.zeros((2, 4)), ["--signature", "seeded"], "'seeded' needs a seed"),
-            (None, [], "No such file"),
+            (None, [], "must be a file or a folder that exists"),
         ],
         ids=["shape", "nan", "signature", "seed", "mean", "no seed", "file"],
     )

@@ -95,7 +95,7 @@ class TestNumbers:
         assert stat.S_IMODE(mode) == 0o777 & ~umask
 
     def test_resolve(self, tmp_path):
-        with pytest.raises(FileNotFoundError, match="Argument `path` must"):
+        with pytest.raises(FileNotFoundError, match="PATH must"):
             versions.resolve(tmp_path)
         first, second = draft_versions(tmp_path), draft_versions(tmp_path)
         (tmp_path / "3").mkdir()

@@ -1,5 +1,7 @@
 """What training and evaluation return, log and monitor, and what counts as a parameter."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -165,6 +167,18 @@ def test_a_summed_loss_is_warned_of():
     model.compile("sgd", keras.losses.MeanSquaredError(reduction="sum"))
     with pytest.warns(UserWarning, match=r"counts too little.*reduction='sum'"):
         model.fit(X, Y, verbose=0)
+
+
+@pytest.mark.parametrize(("kl_weight", "count"), [(None, 1), (0.5, 1), (1e-3, 0)])
+def test_a_large_kl_is_warned_of_as_the_layers_weigh_it(kl_weight, count):
+    layer = tfvn.MeanFieldDense(300, kl_weight=kl_weight)
+    model = tfvn.Sequential([keras.Input((4,)), layer, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, Y, verbose=0)
+    messages = [str(warning.message) for warning in caught]
+    assert sum("The KL is much larger" in message for message in messages) == count
 
 
 def test_monitors_know_our_metrics():

@@ -44,6 +44,11 @@ def read_rows(
         pixels: What the pixels of images are scaled to.
         finite: Whether values that are not finite raise an error.
     """
+    if not path.exists():
+        raise FileNotFoundError(
+            "`--input` must be a file or a folder that exists. "
+            f"Received: --input {path}"
+        )
     suffix = path.suffix.lower()
     is_image = path.is_dir() or suffix in SUFFIXES
     if pixels is not None and not is_image:
@@ -67,7 +72,7 @@ def read_rows(
         arrays, lines = read_csv(path, specs)
         place = [f"line {line}" for line in lines].__getitem__
     else:
-        arrays = _by_name(path, load_arrays(path), specs, key)
+        arrays = _by_name(path, load_arrays("--input", path), specs, key)
         _check_shapes(path, arrays, specs)
     converted = {
         name: to_array(array, specs[name], f"Input `{name}` of --input {path}")

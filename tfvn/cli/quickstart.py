@@ -87,7 +87,7 @@ def run(
     """
     with mistakes():
         # Checked here, so that a wrong path does not cost minutes of training.
-        versions.place(export)
+        versions.place(export, "--export")
     keras.utils.set_random_seed(seed)
     (x_train, y_train), (x_test, y_test) = tfvn.datasets.load("digits")
     print(f"Training a variance network on {len(x_train):,} digits of 8x8 pixels:")

@@ -101,7 +101,7 @@ def _load(option: str, value: str, needs_targets: bool = True) -> tuple[Any, Any
             f"the data must be one of {', '.join(datasets.names())}, or a .npz file. "
             f"Received: {option} {value}, which is no such name and no file"
         )
-    arrays = load_arrays(path)
+    arrays = load_arrays(option, path)
     x: Any = next((arrays[name] for name in _INPUTS if name in arrays), None)
     y: Any = next((arrays[name] for name in _TARGETS if name in arrays), None)
     if x is None or (y is None and needs_targets):

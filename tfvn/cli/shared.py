@@ -14,6 +14,8 @@ from _tfvn_command import CommandError
 from tfvn.serving.saved_model import reason
 
 _CAUSE = "Exception encountered:"
+# The first bytes of .npy and .npz files.
+_ARRAYS = (b"\x93NUMPY", b"PK")
 
 
 @contextlib.contextmanager
@@ -68,26 +70,37 @@ def check_output(path: pathlib.Path | None) -> None:
         )
 
 
-def load_arrays(path: pathlib.Path) -> dict[str, Any]:
-    """Returns the arrays of a file by name; that of a .npy file is called `""`."""
+def load_arrays(option: str, path: pathlib.Path) -> dict[str, Any]:
+    """Returns the arrays of a file by name; that of a .npy file is called `""`.
+
+    Args:
+        option: The option that names the file, for the error message.
+        path: The file.
+    """
+    wanted = (
+        f"`{option}` must be a .npy or .npz file of numbers or strings, written by "
+        "`numpy.save` or `numpy.savez` without pickled objects. Received: "
+        f"{option} {path}"
+    )
     try:
         # Opened here, because NumPy would not close a file that it cannot read.
         with path.open("rb") as file:
+            # NumPy takes all other files for pickles, and tells how to load them.
+            if not file.read(6).startswith(_ARRAYS):
+                raise CommandError(f"{wanted}, which is none")
+            file.seek(0)
             loaded = np.load(file)
             if isinstance(loaded, np.ndarray):
                 return {"": loaded}
             arrays = dict(loaded)
-    except OSError:
+    except (OSError, CommandError):
         raise
     # Whatever NumPy raises, the cause is the file.
     except Exception as error:
-        raise CommandError(
-            "an input must be a .npy or .npz file of numbers or strings, written by "
-            f"`numpy.save` or `numpy.savez` without pickled objects. Received: {path}: "
-            f"{first_line(error)}"
-        ) from error
+        raise CommandError(f"{wanted}: {first_line(error)}") from error
     if not arrays:
         raise CommandError(
-            f"an input must contain at least one array. Received: {path} with none"
+            f"`{option}` must contain at least one array. Received: {option} {path} "
+            "with none"
         )
     return arrays

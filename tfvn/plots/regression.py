@@ -11,6 +11,9 @@ from tfvn.utils.validation import check_count, check_number
 
 Axes = Any
 
+# The opacity of a band.
+_SHADE = 0.25
+
 
 def regression_band(
     x: Any,
@@ -58,17 +61,19 @@ def regression_band(
     levels = [check_number("levels", level, above=0, below=1) for level in levels]
     order = np.argsort(x, kind="stable")
     with style.drawing(ax) as ax:
+        from matplotlib.patches import Patch
+
         look = style.next_line_style(ax)
         (line,) = ax.plot(x[order], np.ravel(mean)[order], label="mean", **look)
-        handles = [line]
-        # The legend lists the widest band first. All have the colour of the line.
-        for level in sorted(levels):
+        handles: list[Any] = []
+        looks: dict[str, Any] = {"color": look["color"], "lw": 0}
+        # The widest band comes first, and the others lie upon it, which makes them darker.
+        for number, level in enumerate(sorted(levels, reverse=True), start=1):
             lower, upper = (np.ravel(bound)[order] for bound in answer.interval(level))
-            band = ax.fill_between(
-                x[order], lower, upper, color=look["color"], alpha=0.25, lw=0, zorder=1
-            )
-            band.set_label(f"{100 * level:g} %")
-            handles.insert(0, band)
+            looks["label"] = f"{100 * level:g} %"
+            ax.fill_between(x[order], lower, upper, alpha=_SHADE, zorder=1, **looks)
+            handles.append(Patch(alpha=1 - (1 - _SHADE) ** number, **looks))
+        handles.append(line)
         if y is not None:
             handles += ax.plot(
                 x,

@@ -124,7 +124,8 @@ def summarize(draws: Tensor, kind: str) -> dict[str, Tensor]:
         else:
             log_draws = tf.nn.log_softmax(logits)
             draws = tf.exp(log_draws)
-            entropies = -tf.reduce_sum(tf.math.multiply_no_nan(log_draws, draws), -1)
+            entropies = tf.reduce_sum(tf.math.multiply_no_nan(log_draws, draws), -1)
+            entropies = tf.abs(entropies)  # as in `entropy_of`
     moments = _moments(draws)
     total, expected = entropy(moments["mean"]), tf.reduce_mean(entropies, axis=1)
     if is_single and not is_scalar:
@@ -152,10 +153,13 @@ def _moments(draws: Tensor) -> dict[str, Tensor]:
 
 def entropy_of(probabilities: Tensor) -> Tensor:
     """Returns the entropy along the last axis, in nats."""
-    return -tf.reduce_sum(tf.math.xlogy(probabilities, probabilities), axis=-1)
+    # Not by a minus, because the entropy of a certain prediction would be -0.
+    terms = tf.math.xlogy(probabilities, probabilities)
+    return tf.abs(tf.reduce_sum(terms, axis=-1))
 
 
 def binary_entropy_of(probability: Tensor) -> Tensor:
     """Returns the entropy of two classes, given the probability of one, in nats."""
     other = 1.0 - probability
-    return -tf.math.xlogy(probability, probability) - tf.math.xlogy(other, other)
+    terms = tf.math.xlogy(probability, probability) + tf.math.xlogy(other, other)
+    return tf.abs(terms)  # as in `entropy_of`

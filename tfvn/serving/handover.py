@@ -24,6 +24,8 @@ PAGE = "README.md"
 # More labels than this are only in `labels.txt`.
 _MOST_LABELS = 50
 
+# How, only the one who trained the model can tell.
+_INPUT = "prepared as in training"
 _SEED = "two integers of your choice, which fix the noise of the row"
 
 _MEANINGS = {
@@ -37,7 +39,7 @@ _MEANINGS = {
     "upper": "the upper bound of the same interval",
     "entropy": "how uncertain the prediction is in total, in nats; 0 is certain",
     "mutual_information": "the part of the entropy that comes from the disagreement of the "
-    "draws, in nats; it is large for inputs unlike the training data",
+    "draws, in nats; usually, but not always, larger for inputs unlike the training data",
     "samples": "{samples}",
 }
 
@@ -185,7 +187,7 @@ def _signatures(signatures: Mapping[str, Signature], facts: Mapping[str, Any]) -
         signature = signatures[name]
         rows = [
             *(
-                f"| input | {_tensor(key, spec)} | {_SEED if key == SEED else ''} |"
+                f"| input | {_tensor(key, spec)} | {_SEED if key == SEED else _INPUT} |"
                 for key, spec in signature.inputs.items()
             ),
             *(

@@ -28,28 +28,33 @@ _LARGEST = 2**63 - 1
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
-def place(path: str | os.PathLike) -> pathlib.Path:
+def place(path: str | os.PathLike, option: str | None = None) -> pathlib.Path:
     """Returns the directory of a path; raises if this process cannot put versions there.
 
     Args:
         path: A path on this machine. A `~` at its beginning is the home directory.
+        option: The option of a command that has the path, for errors. `None` stands for
+            the argument `path` of a function.
     """
     check_path("path", path, "the directory of a model")
     text = os.fsdecode(path)
+    name, received, advice = f"`{option}`", f"{option} {text}", ""
+    if option is None:
+        name, received = "Argument `path`", f"path={text!r}"
+        advice = "; pass the number as `version` instead"
     if _SCHEME.match(text):
         raise ValueError(
-            "Argument `path` must be a directory on this machine, because a server "
-            "could load a version from a remote directory before it is complete; "
-            "export to a local directory, then copy the finished version. Received: "
-            f"path={text!r}"
+            f"{name} must be a directory on this machine, because a server could load "
+            "a version from a remote directory before it is complete; export to a "
+            "local directory, then copy the finished version. Received: "
+            f"{received}"
         )
     base = pathlib.Path(text).expanduser()
-    name = base.resolve().name
-    if name.isdecimal():
+    last = base.resolve().name
+    if last.isdecimal():
         raise ValueError(
-            "Argument `path` must be the directory of a model, not of one of its "
-            "numbered versions; pass the number as `version` instead. Received: "
-            f"path={text!r}, whose last part is the number {name}"
+            f"{name} must be the directory of a model, not of one of its numbered "
+            f"versions{advice}. Received: {received}, whose last part is the number {last}"
         )
     # The nearest parent that exists, in which the others would be created.
     there = base
@@ -57,13 +62,13 @@ def place(path: str | os.PathLike) -> pathlib.Path:
         there = there.parent
     if not there.is_dir():
         raise NotADirectoryError(
-            "Argument `path` must be a directory, or one that can be created. "
-            f"Received: path={text!r}, where {str(there)!r} is not a directory"
+            f"{name} must be a directory, or one that can be created. "
+            f"Received: {received}, where {str(there)!r} is not a directory"
         )
     if not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(
-            "Argument `path` must be a directory that this process may write to. "
-            f"Received: path={text!r}, where {str(there)!r} is read-only"
+            f"{name} must be a directory that this process may write to. "
+            f"Received: {received}, where {str(there)!r} is read-only"
         )
     return base
 
@@ -84,16 +89,39 @@ def find(base: pathlib.Path) -> dict[int, pathlib.Path]:
 
 
 def resolve(path: pathlib.Path) -> pathlib.Path:
-    """Returns the directory of a SavedModel: the path itself, or its newest version."""
+    """Returns the directory of a SavedModel: the path itself, or its newest version.
+
+    Args:
+        path: The argument `PATH` of a command.
+    """
     if (path / "saved_model.pb").is_file():
         return path
-    versions = {n: p for n, p in find(path).items() if (p / "saved_model.pb").is_file()}
-    if not versions:
+    exports = _exports(path)
+    if not exports:
         raise FileNotFoundError(
-            "Argument `path` must be an export, or a directory of numbered exports. "
-            f"Received: path={str(path)!r}"
+            "PATH must be an export, or a directory of numbered exports. "
+            f"Received: {path}{_what_is_there(path)}"
         )
-    return versions[max(versions)]
+    return exports[-1]
+
+
+def _exports(base: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the versions that are SavedModels, the newest last."""
+    return [x for x in find(base).values() if (x / "saved_model.pb").is_file()]
+
+
+def _what_is_there(path: pathlib.Path) -> str:
+    """Returns the end of a sentence: what a path is, and where exports are near it."""
+    if path.is_file():
+        return ", which is a file"
+    if not path.exists():
+        others = ", ".join(map(str, _exports(path.parent)))
+        return ", which does not exist" + (f"; there are: {others}" if others else "")
+    # A glob passes over directories that this process may not read.
+    files = path.glob("*/*/saved_model.pb")
+    places = sorted({str(x.parents[1]) for x in files if x.parent.name.isdecimal()})
+    hint = f", but there are exports in {', '.join(places)}" if places else ""
+    return f": it has none{hint}"
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from tfvn.layers.base import stochastic_layers
+from tfvn.layers.weighted_kl import weighted_layers
 from tfvn.training import elbo, schedules
 from tfvn.training.callbacks.backup import BackupAndRestore
 from tfvn.training.group_optimizer import GroupOptimizer, of_model
@@ -66,7 +67,9 @@ class TrainingRun(keras.callbacks.Callback):
         if size is None:
             return
         nll = float(logs["nll"])
-        kl = float(logs["kl_weight"]) * float(logs["kl"]) / size
+        # The logged KL has no weight. That of the loss is at most this.
+        weight = float(logs["kl_weight"]) * self._largest_weight()
+        kl = weight * float(logs["kl"]) / size
         if kl > max(_KL_IN_NATS, _KL_TO_NLL * abs(nll)):
             warnings.warn(
                 "The KL is much larger than the negative log-likelihood, so that the "
@@ -78,6 +81,10 @@ class TrainingRun(keras.callbacks.Callback):
                 f"{nll:.3g}",
                 stacklevel=2,
             )
+
+    def _largest_weight(self) -> float:
+        weights = [x.kl_weight for x in weighted_layers(self.model) if x.has_kl]
+        return max(map(float, map(keras.ops.convert_to_numpy, weights)), default=0.0)
 
 
 def with_own_callbacks(

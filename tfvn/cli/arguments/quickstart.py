@@ -1,7 +1,6 @@
 """The arguments of `tfvn quickstart`."""
 
 import argparse
-import pathlib
 
 from _tfvn_command import add_seed, integer_from
 
@@ -16,10 +15,11 @@ It prints the test accuracy with three kinds of prediction:
   one sample     one draw of the weights, as in training
   20 samples     the average over 20 draws, which is better than one
 
-It also prints the entropy of the predictions for digits, for inverted digits
-and for noise: the network is less certain about inputs that differ from its
-training data. At the end it exports the ensemble for TensorFlow Serving, loads
-the export and calls it.
+It also prints the uncertainty (the entropy of the prediction, and the mutual
+information, which is how far the draws disagree) for digits, turned and
+inverted digits, and noise: on average, the network is less certain about images
+that differ from its training data. At the end it exports the ensemble for
+TensorFlow Serving, loads the export and calls it.
 """
 
 EXAMPLES = """\
@@ -41,8 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_seed(parser, "seed of the initial weights, the shuffling and the noise", 0)
     parser.add_argument(
         "--export",
-        type=pathlib.Path,
-        default=pathlib.Path("saved_models/digits"),
+        default="saved_models/digits",
         metavar="PATH",
         help="directory to export to; every run adds a new version "
         "(default: %(default)s)",

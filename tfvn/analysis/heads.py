@@ -153,6 +153,12 @@ def _check_dense(layer: Any) -> None:
     # A subclass with its own call may compute anything.
     is_dense = getattr(type(layer), "call", None) is keras.layers.Dense.call
     is_fitted = isinstance(layer, JointDense) and layer.posterior.is_fitted
+    mode = getattr(layer, "quantization_mode", None)
+    if is_dense and mode is not None:
+        raise ValueError(
+            "The curvature is that of a float kernel; expected a last layer that is not "
+            f"quantized. Received: layer {layer.name!r}, which is quantized ({mode})"
+        )
     if is_dense or is_fitted:
         return
     advice = ""

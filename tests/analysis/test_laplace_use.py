@@ -257,6 +257,11 @@ REFUSED = {
         {},
         "instead of this head",
     ),
+    "random last layer": (
+        lambda: (tfvn.from_deterministic(make()), X, Y),
+        {},
+        "original with plain weights.*which has random weights",
+    ),
     "random layer": (
         lambda: (
             ending_with(tfvn.MeanFieldDense(3, prior=None), keras.layers.Dense(1)),

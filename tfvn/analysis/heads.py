@@ -161,6 +161,12 @@ def _check_dense(layer: Any) -> None:
         )
     if is_dense or is_fitted:
         return
+    if isinstance(layer, RandomWeightsLayer):
+        raise ValueError(
+            "The posterior of the last layer is found around trained weights; expected the "
+            f"original with plain weights. Received: a last layer {layer.name!r} of type "
+            f"{type(layer).__name__}, which has random weights"
+        )
     advice = ""
     if isinstance(layer, LikelihoodHead):
         advice = (

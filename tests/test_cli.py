@@ -256,8 +256,8 @@ class TestReport:
         x, _ = tfvn.datasets.load("digits", split="test")
         np.savez("bright.npz", x_test=1 - x)
         arguments = ["model.keras", "--data", "digits", "--ood", "bright.npz"]
-        options = ["-o", "page.html", "--num-samples", "3", "--limit", "20"]
-        assert cli.main(["report", *arguments, *options]) == 0
+        numbers = ["--num-samples", "3", "--limit", "20", "--outputs", "logits"]
+        assert cli.main(["report", *arguments, *numbers, "-o", "page.html"]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0] == "Predicting 20 examples of digits, 3 draws each"
         assert lines[1] == "Predicting 20 examples of bright"
@@ -266,7 +266,7 @@ class TestReport:
         page = (files / "page.html").read_text("utf-8")
         assert "<h1>Report on small</h1>" in page
         command = " ".join(["tfvn report", *arguments, "--num-samples 3 --limit 20"])
-        assert f"Made by {command} --seed 0 on " in page
+        assert f"Made by {command} --seed 0 --outputs logits on " in page
 
     def test_defaults_are_those_of_the_functions(self):
         asked = ["report", "model.keras", "--data", "digits"]

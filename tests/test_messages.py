@@ -105,6 +105,10 @@ CASES = {
         lambda: tfvn.mean_predict(model_of(), tf.constant(STRINGS)),
         "`x` must have numbers for the input .*float32. Received: x of type object",
     ),
+    "lists": (
+        lambda: tfvn.ensemble_predict(model_of(), X.tolist()),
+        r"Received: x of shapes \[\(\), \(\), \(\), \(\), \(\)\], and [0-9,]+ more$",
+    ),
     "outputs": (
         lambda: tfvn.ensemble_predict(model_of(), X, outputs="probabilities"),
         "pass `outputs='logits'`.* Received: outputs='probabilities' and .* from -",

@@ -195,7 +195,8 @@ def gradient_snr() -> Any:
     runs = {}
     for name, level in (("k-tied, rank 2", 4.0), ("mean field", 0.15)):
         ratio = level * epochs**-0.4 * rng.lognormal(0, 0.15, 30)
-        runs[name] = {"snr_dense": ratio, "snr_paper_dense": 10 * ratio}
+        logs = {"snr_median_": ratio, "snr_": 1e5 * ratio, "snr_paper_": 10 * ratio}
+        runs[name] = {f"{prefix}dense": values for prefix, values in logs.items()}
     return plots.gradient_snr(runs)
 
 

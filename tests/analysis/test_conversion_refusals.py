@@ -114,6 +114,13 @@ class TestLayers:
         assert names(tfvn.from_deterministic(model, layers="head")) == ["head"]
         assert names(tfvn.from_deterministic(model, layers=("query",))) == ["query"]
 
+    def test_layers_themselves(self):
+        model = models.dense()
+        first, head = model.get_layer("first"), model.get_layer("head")
+        assert names(tfvn.from_deterministic(model, layers=head)) == ["head"]
+        converted = tfvn.from_deterministic(model, layers=[first, "head"])
+        assert names(converted) == ["first", "head"]
+
     def test_a_function_chooses(self):
         model = models.residual()
         converted = tfvn.from_deterministic(
@@ -126,6 +133,7 @@ class TestLayers:
         [
             (["hed"], "there is no 'hed'"),
             ("hed", "there is no 'hed'"),
+            (layers.Dense(3, name="hed"), "there is no 'hed'"),
             (["batch"], "no `BatchNormalization` with random weights"),
             (["relu"], "no layer with weights"),
             (lambda layer: "batch" in layer.name, "no `BatchNormalization`"),

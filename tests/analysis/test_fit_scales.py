@@ -100,6 +100,15 @@ def test_changes_nothing_but_scales():
     assert int(optimizer.iterations) == 16
 
 
+def test_evaluate_knows_the_number_of_examples():
+    model = regression()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of scales that still move
+        tfvn.fit_scales(model, X, Y, epochs=1, verbose=0)
+    logs = model.evaluate(X, Y, verbose=0, return_dict=True)
+    assert logs["loss"] == pytest.approx(logs["nll"] + logs["kl"] / ROWS, rel=1e-4)
+
+
 def test_restores_all_after_an_error():
     class Stop(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):

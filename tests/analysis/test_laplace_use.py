@@ -205,6 +205,12 @@ def untrained():
     return model
 
 
+def quantized():
+    model = make()
+    model.layers[-1].quantize("int8")
+    return model
+
+
 def ending_with(*layers, shape=(4,), loss="mse"):
     model = keras.Sequential([keras.Input(shape), *layers])
     model.compile("sgd", loss)
@@ -245,10 +251,16 @@ REFUSED = {
         {},
         "must end with a `keras.layers.Dense`.*of type ReLU",
     ),
+    "quantized": (lambda: (quantized(), X, Y), {}, r"float kernel.*quantized \(int8\)"),
     "head": (
         lambda: (ending_with(tfvn.layers.NormalHead(1)), X, Y),
         {},
         "instead of this head",
+    ),
+    "random last layer": (
+        lambda: (tfvn.from_deterministic(make()), X, Y),
+        {},
+        "original with plain weights.*which has random weights",
     ),
     "random layer": (
         lambda: (

@@ -176,8 +176,42 @@ class TestLayers:
         ]
         model = keras.Sequential([keras.Input((4,)), *parts])
         shares = tfvn.sparsity(tfvn.prune(model, 0.25, layers="left")).layers
-        assert len(shares) == 2
-        assert sorted(shares.values()) == [0.0, 0.25]
+        assert shares == {"left/x": 0.25, "right/x": 0.0}
+
+    def test_with_the_same_name_at_several_depths(self):
+        inner = keras.Sequential(
+            [keras.Input((4,)), tfvn.VarianceDense(4, name="x")], name="inner"
+        )
+        model = keras.Sequential(
+            [keras.Input((4,)), inner, tfvn.VarianceDense(1, name="x")]
+        )
+        pruned = tfvn.prune(model, 0.25, layers="inner")
+        found = tfvn.sparsity(pruned)
+        assert found.layers == {"inner/x": 0.25, "x": 0.0}
+        assert found.total == 0.2
+
+    def test_of_cells_with_the_same_name(self):
+        layers = [
+            keras.layers.RNN(tfvn.VarianceGRUCell(2, name="cell"), name="inner"),
+            keras.layers.Reshape((1, 2)),
+            keras.layers.RNN(tfvn.VarianceGRUCell(2, name="cell"), name="last"),
+        ]
+        model = keras.Sequential([keras.Input((3, 4)), *layers])
+        assert [*tfvn.sparsity(model).layers] == ["inner", "last"]
+
+    def test_of_parts_with_the_same_name(self):
+        class Parts(keras.layers.Layer):
+            def __init__(self):
+                super().__init__(name="both")
+                self.first = tfvn.VarianceDense(4, name="x")
+                self.second = tfvn.VarianceDense(1, name="x")
+
+            def call(self, inputs):
+                return self.second(self.first(inputs))
+
+        model = keras.Sequential([keras.Input((4,)), Parts()])
+        pruned = tfvn.prune(model, 0.25, layers=model.layers[0].first)
+        assert tfvn.sparsity(pruned).total == 0.2
 
 
 @pytest.mark.parametrize("by", ["alpha", "snr"])

@@ -59,6 +59,10 @@ class TestArguments:
                 assert taken[name].default == parameter.default
         assert not harness.NOT_TAKEN & set(taken)
 
+    def test_that_are_missing_are_those_of_the_layer(self, layer_class):
+        with pytest.raises(TypeError, match=f"^`?{layer_class.__name__}[`.]"):
+            layer_class()
+
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 def test_preset_takes_the_arguments_of_its_posterior(preset):

@@ -1,5 +1,6 @@
 """Plots of scales show singular values and matrices as they are."""
 
+import keras
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -72,6 +73,14 @@ class TestScaleHeatMap:
         ax = tfvn.plots.scale_heat_map(layer, "recurrent_kernel")
         assert self.shown(ax).shape == (2, 8)
 
+    def test_layers_with_one_such_layer_inside(self):
+        wrapper = keras.layers.TimeDistributed(tfvn.MeanFieldDense(2))
+        wrapper.build((None, 7, 3))
+        head = tfvn.layers.NormalHead(1, posterior="mean_field")
+        head.build((None, 3))
+        for layer in (wrapper, head):
+            assert self.shown(tfvn.plots.scale_heat_map(layer)).shape == (3, 2)
+
     def test_matrix_on_given_axes(self):
         _, ax = plt.subplots()
         matrix = np.arange(6.0).reshape(2, 3)
@@ -89,5 +98,9 @@ class TestScaleHeatMap:
             tfvn.plots.scale_heat_map(layer, "recurrent_kernel")
         with pytest.raises(ValueError, match="`layer` must be an array of finite"):
             tfvn.plots.scale_heat_map(np.ones(3))
+        with pytest.raises(
+            ValueError, match=r"one layer with random weights.*of type Dense"
+        ):
+            tfvn.plots.scale_heat_map(keras.layers.Dense(3))
         with pytest.raises(ValueError, match="Received: layer=str"):
             tfvn.plots.scale_heat_map("dense")

@@ -120,39 +120,67 @@ class TestPhaseTransition:
             tfvn.plots.phase_transition(LOGS)
 
 
-FIRST = {"snr_a": [2.0, 1.0], "snr_paper_a": [9.0, 8.0], "loss": [1.0, 1.0]}
-SECOND = {"snr_a": [4.0, np.nan], "snr_paper_a": [7.0, 6.0]}
+def ratios(layer, median, mean, paper):
+    """Returns what `GradientSNR` logs for a layer."""
+    logs = {"": mean, "median_": median, "pooled_": [5.0, 5.0], "paper_": paper}
+    return {f"snr_{kind}{layer}": values for kind, values in logs.items()}
+
+
+FIRST = {**ratios("a", [3.0, 2.0], [2e7, 1e7], [9.0, 8.0]), "loss": [1.0, 1.0]}
+SECOND = ratios("a", [4.0, np.nan], [4e7, np.nan], [7.0, 6.0])
 
 
 class TestGradientSNR:
-    def test_one_run(self, legend):
+    # The mean is dominated by inert weights, and can reverse a comparison.
+    def test_one_run_by_the_median(self, legend):
         ax = tfvn.plots.gradient_snr(FIRST)
-        assert data(ax.lines[0]) == ([1, 2], [2.0, 1.0])
+        assert data(ax.lines[0]) == ([1, 2], [3.0, 2.0])
         assert legend(ax) == ["a"]
         assert ax.get_yscale() == "log"
-        ax = tfvn.plots.gradient_snr(types.SimpleNamespace(history=FIRST), paper=True)
-        assert data(ax.lines[0])[1] == [9.0, 8.0]
+        assert "median of E[g]² / Var[g]" in ax.get_ylabel()
+
+    @pytest.mark.parametrize(
+        ("ratio", "expected"),
+        [("pooled", [5.0, 5.0]), ("mean", [2e7, 1e7]), ("paper", [9.0, 8.0])],
+    )
+    def test_other_ratios(self, ratio, expected):
+        ax = tfvn.plots.gradient_snr(types.SimpleNamespace(history=FIRST), ratio)
+        assert data(ax.lines[0])[1] == expected
+
+    def test_logs_of_the_callback(self):
+        layer = tfvn.MeanFieldDense(3, activation="softmax", name="last")
+        model = tfvn.Sequential([keras.Input((4,)), layer])
+        model.compile("adam", "sparse_categorical_crossentropy")
+        x, y = np.random.default_rng(0).normal(size=(8, 4)), np.ones(8)
+        snr = tfvn.callbacks.GradientSNR(layer, window=4)
+        history = model.fit(x, y, batch_size=2, callbacks=[snr], verbose=0)
+        for kind in ("median", "pooled", "paper"):
+            ax = tfvn.plots.gradient_snr(history, kind)
+            assert data(ax.lines[0])[1] == history.history[f"snr_{kind}_last"]
 
     def test_several_runs_and_layers(self, legend):
         ax = tfvn.plots.gradient_snr({"x": FIRST, "y": SECOND})
         assert legend(ax) == ["x", "y"]
         np.testing.assert_array_equal(ax.lines[1].get_ydata(), [4.0, np.nan])
-        logs = {**FIRST, "snr_b": [1.0, 1.0], "snr_paper_b": [1.0, 1.0]}
+        logs = {**FIRST, **ratios("b", [1.0, 1.0], [1.0, 1.0], [1.0, 1.0])}
         ax = tfvn.plots.gradient_snr({"x": logs, "y": SECOND})
         assert legend(ax) == ["x, a", "x, b", "y, a"]
 
     def test_layer_whose_name_begins_with_paper(self, legend):
         logs = {"snr_paper_a": [1.0, 2.0], "snr_paper_paper_a": [3.0, 4.0]}
-        ax = tfvn.plots.gradient_snr(logs)
+        ax = tfvn.plots.gradient_snr(logs, "mean")
         assert legend(ax) == ["paper_a"]
         assert data(ax.lines[0])[1] == [1.0, 2.0]
 
     def test_bad_input(self):
-        for runs in ({"loss": [1.0]}, {"snr_a": [np.nan], "snr_paper_a": [np.nan]}):
+        nothing = {"snr_median_a": [np.nan], "snr_a": [1.0], "snr_paper_a": [1.0]}
+        for runs in ({"loss": [1.0]}, nothing):
             with pytest.raises(ValueError, match="must have positive ratios"):
                 tfvn.plots.gradient_snr(runs)
         with pytest.raises(ValueError, match=r"what `fit` returns.*runs=list"):
             tfvn.plots.gradient_snr({"x": FIRST, "y": [1.0]})
+        with pytest.raises(ValueError, match=r"`ratio` must be one of.*'median'"):
+            tfvn.plots.gradient_snr(FIRST, "max")
 
 
 class TestPruningCurve:

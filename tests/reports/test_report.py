@@ -211,6 +211,10 @@ class TestRefusals:
         with pytest.raises(ValueError, match=message):
             make(model, x, y)
 
+    def test_names_of_some_classes(self, model):
+        with pytest.raises(ValueError, match="a name for each of 10 classes"):
+            make(model, X[:3], Y[:3], labels=["zero", "one"])
+
     def test_several_outputs(self):
         inputs = keras.Input((4,))
         outputs = [tfvn.KTiedDense(2, activation="softmax")(inputs) for _ in range(2)]

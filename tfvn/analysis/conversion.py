@@ -82,9 +82,9 @@ def from_deterministic(
             factors of the scales), `"gaussian_dropout"` (with `alpha = scale^2`), or an
             instance of one of these, such as `tfvn.posteriors.KTied(rank=3)`.
         layers: `"all"` for all layers with a counterpart; `"last"` for the last layer with
-            weights; names of layers, where the name of a nested model or of a wrapper means
-            all in it; or a function that takes a layer with weights and returns whether to
-            convert it.
+            weights; a layer, its name, or a list of these, where a nested model or a wrapper
+            means all in it; or a function that takes a layer with weights and returns
+            whether to convert it.
         scale: Standard deviation of a weight relative to its size, positive.
         prior: Prior of each new layer, as in `tfvn.layers.Dense`.
         estimator: As in `tfvn.layers.Dense`.

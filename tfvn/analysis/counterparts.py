@@ -126,10 +126,10 @@ def layers_to_convert(model: Any, chosen: Any) -> list[keras.Layer]:
 
     Args:
         model: A model that has been built.
-        chosen: `"all"`, `"last"`, names, or a function of a layer.
+        chosen: `"all"`, `"last"`, layers or their names, or a function of a layer.
     """
     states = layer_states(model)
-    if callable(chosen):
+    if callable(chosen) and not isinstance(chosen, keras.Layer):
         selected = [state for state in states if chosen(state.layer)]
         if not selected:
             raise ValueError(
@@ -145,11 +145,11 @@ def layers_to_convert(model: Any, chosen: Any) -> list[keras.Layer]:
         return found
     if isinstance(chosen, str) and chosen == "last":
         return _last(model)
-    names = [chosen] if isinstance(chosen, str) else chosen
+    names = [chosen] if isinstance(chosen, str | keras.Layer) else chosen
     if isinstance(names, list | tuple | set | frozenset) and names:
         return _named(model, list(names))
     raise ValueError(
-        "Argument `layers` must be 'all', 'last', the names of layers, or a function "
+        "Argument `layers` must be 'all', 'last', layers or their names, or a function "
         f"that takes a layer and returns whether to convert it. Received: layers={chosen!r}"
     )
 
@@ -205,12 +205,14 @@ def _named(model: Any, names: list[Any]) -> list[keras.Layer]:
     every = private.flatten_layers(model)[1:]
     found: dict[int, keras.Layer] = {}
     for name in names:
-        matches = [layer for layer in every if layer.name == name]
+        matches = [layer for layer in every if layer is name or layer.name == name]
         if not matches:
             known = [state.layer.name for state in layer_states(model)]
+            asked = [getattr(one, "name", one) for one in names]
             raise ValueError(
                 f"Argument `layers` must name layers of the model; those with weights are "
-                f"{known}. Received: layers={names!r}, and there is no {name!r}"
+                f"{known}. Received: layers={asked}, and there is no "
+                f"{getattr(name, 'name', name)!r}"
             )
         for match in matches:
             states = layer_states(match)
@@ -218,7 +220,7 @@ def _named(model: Any, names: list[Any]) -> list[keras.Layer]:
             is_holder = not states or states[0].layer is not match
             inside = [state for state in states if state.counterpart is not None]
             if is_holder and not inside:
-                _refuse_none(states, name)
+                _refuse_none(states, match.name)
             for layer in _convertible(inside if is_holder else states):
                 found[id(layer)] = layer
     return list(found.values())

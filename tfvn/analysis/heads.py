@@ -153,8 +153,20 @@ def _check_dense(layer: Any) -> None:
     # A subclass with its own call may compute anything.
     is_dense = getattr(type(layer), "call", None) is keras.layers.Dense.call
     is_fitted = isinstance(layer, JointDense) and layer.posterior.is_fitted
+    mode = getattr(layer, "quantization_mode", None)
+    if is_dense and mode is not None:
+        raise ValueError(
+            "The curvature is that of a float kernel; expected a last layer that is not "
+            f"quantized. Received: layer {layer.name!r}, which is quantized ({mode})"
+        )
     if is_dense or is_fitted:
         return
+    if isinstance(layer, RandomWeightsLayer):
+        raise ValueError(
+            "The posterior of the last layer is found around trained weights; expected the "
+            f"original with plain weights. Received: a last layer {layer.name!r} of type "
+            f"{type(layer).__name__}, which has random weights"
+        )
     advice = ""
     if isinstance(layer, LikelihoodHead):
         advice = (

@@ -88,6 +88,12 @@ def rows_of(model: keras.Layer) -> list[LayerRow]:
     return [row for row in rows if row is not None]
 
 
+def names_in(model: keras.Layer) -> dict[int, str]:
+    """Returns the name of the row of each layer and cell, by its identity."""
+    entries = _entries(model, "", set())
+    return {id(part): name for name, *both in entries for part in both}
+
+
 def random_layers(model: keras.Layer) -> list[tuple[str, RandomWeightsLayer]]:
     """Returns the layers and cells with random weights, with the names of their rows."""
     return [

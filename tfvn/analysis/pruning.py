@@ -7,6 +7,7 @@ import keras
 
 from tfvn import posteriors
 from tfvn.analysis.copies import BayesianCopier
+from tfvn.analysis.layer_rows import names_in
 from tfvn.analysis.ranking import LAYER, Masks, Ranking, check_fraction
 from tfvn.analysis.selection import (
     ALL,
@@ -125,7 +126,7 @@ def sparsity(model: keras.Model) -> Sparsity:
 
     It counts the weights of random kernels. Biases, and layers whose kernels are not
     random, are not pruned and do not count. If two layers, in different nested models,
-    have the same name, the result has their paths instead.
+    have the same name, theirs come after those of these models, as in `tfvn.summary`.
 
     Args:
         model: A model with random weights that has been built.
@@ -140,20 +141,23 @@ def sparsity(model: keras.Model) -> Sparsity:
     Sparsity(total=0.2222222222222222, layers={'first': 0.5, 'last': 0.0})
     """
     owners = layers_with_kernels(model)
-    names = [owner.name for owner in owners]
-    counts = {}
+    names, paths = [owner.name for owner in owners], names_in(model)
+    counts: dict[str, tuple[int, int]] = {}
     for owner in owners:
         unique = names.count(owner.name) == 1
+        name = owner.name if unique else paths[id(owner)]
         part = random_part(owner)
         kernels = kernel_posteriors(part).values()
         masks = [~kernel_mask(kernel)[is_weight(part, kernel)] for kernel in kernels]
-        counts[owner.name if unique else owner.path] = (
-            sum(int(mask.sum()) for mask in masks),
-            sum(mask.size for mask in masks),
+        # A layer that users write may hold several with the same name.
+        pruned, size = counts.get(name, (0, 0))
+        counts[name] = (
+            pruned + sum(int(mask.sum()) for mask in masks),
+            size + sum(mask.size for mask in masks),
         )
-    pruned, sizes = zip(*counts.values(), strict=True)
+    total_pruned, total_size = map(sum, zip(*counts.values(), strict=True))
     shares = {name: count / size for name, (count, size) in counts.items()}
-    return Sparsity(sum(pruned) / sum(sizes), shares)
+    return Sparsity(total_pruned / total_size, shares)
 
 
 class PruningCopier(BayesianCopier):

@@ -295,6 +295,8 @@ def _optimized(model: Any, optimizer: keras.optimizers.Optimizer) -> Iterator[No
     state: dict[str, Any] = {}
     if isinstance(model, BayesianTraining):
         model.training_state.save_own_variables(state)
+        if not state["train_size"]:
+            del state["train_size"]  # `evaluate` needs the number that the fit finds.
     model.optimizer = optimizer
     # Steps that have been traced apply the other optimizer.
     model.train_function = None

@@ -64,7 +64,7 @@ def run(
             seed=seed,
             outputs=outputs,
             names=(_name(data), _name(ood or "")),
-            command=_command(path, data, ood, num_samples, limit, seed),
+            command=_command(path, data, ood, num_samples, limit, seed, outputs),
         )
 
 
@@ -147,11 +147,18 @@ def _command(
     num_samples: int,
     limit: int,
     seed: int,
+    outputs: str,
 ) -> str:
     """Returns the command that makes the page again, without the folders of the files."""
     parts = ["tfvn", "report", path.name, "--data", pathlib.Path(data).name]
     if ood is not None:
         parts += ["--ood", pathlib.Path(ood).name]
-    numbers = {"--num-samples": num_samples, "--limit": limit, "--seed": seed}
-    parts += [str(part) for option in numbers.items() for part in option]
+    options: dict[str, Any] = {
+        "--num-samples": num_samples,
+        "--limit": limit,
+        "--seed": seed,
+    }
+    if outputs != "auto":
+        options["--outputs"] = outputs
+    parts += [str(part) for option in options.items() for part in option]
     return shlex.join(parts)

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import keras
 import numpy as np
 
+from tfvn.analysis.selection import single_layer
+from tfvn.analysis.spectrum import scale_matrix
 from tfvn.plots import style
 from tfvn.plots.inputs import numbers
 from tfvn.plots.room import place_legend
@@ -95,7 +98,8 @@ def scale_heat_map(layer: Any, weight: str = "kernel", ax: Axes = None) -> Axes:
     alike show that the scales have a low rank.
 
     Args:
-        layer: A built layer with random weights, or a matrix of standard deviations.
+        layer: A built layer with random weights; or a recurrent layer, a head or a wrapper
+            with one such layer or cell inside; or a matrix of standard deviations.
         weight: Which of the layer's random weights: `"kernel"`, `"recurrent_kernel"`.
         ax: The matplotlib `Axes` to draw on; `None` makes one.
 
@@ -129,13 +133,9 @@ def scale_heat_map(layer: Any, weight: str = "kernel", ax: Axes = None) -> Axes:
 
 def _scales(layer: Any, weight: str) -> np.ndarray:
     """Returns the standard deviations of a layer's kernel as a matrix."""
-    layer = getattr(layer, "cell", layer)
-    if not hasattr(layer, "posteriors"):
+    if not isinstance(layer, keras.Layer):
         return numbers("layer", layer, ndim=2)
+    inside = single_layer(layer)
     # This raises if the layer is not built or has no such weight.
-    layer.posterior_distribution(weight)
-    posterior = layer.posteriors[weight]
-    spec = posterior.spec
-    variance = np.broadcast_to(np.asarray(posterior.variance()), spec.shape)
-    axes = spec.input_axes + spec.output_axes
-    return np.sqrt(variance.transpose(axes).reshape(spec.rows, spec.columns))
+    inside.posterior_distribution(weight)
+    return scale_matrix(inside.posteriors[weight])

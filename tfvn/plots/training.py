@@ -22,6 +22,14 @@ _ACCURACIES = {
     "accuracy_zero_mean": "ensemble, means set to zero",
 }
 
+# What `tfvn.callbacks.GradientSNR` logs: the prefix of the name, and the formula.
+_RATIOS = {
+    "median": ("snr_median_", "median of E[g]² / Var[g]"),
+    "pooled": ("snr_pooled_", "ΣE[g]² / ΣVar[g]"),
+    "mean": ("snr_", "mean of E[g]² / Var[g]"),
+    "paper": ("snr_paper_", "mean of E[g²] / Var[g²]"),
+}
+
 
 def training_curves(history: Any, ax: Axes = None) -> Axes:
     """Plots the negative log-likelihood, the negative ELBO and the KL over the epochs.
@@ -137,14 +145,15 @@ def phase_transition(history: Any, ax: Axes = None) -> Axes:
     return ax
 
 
-def gradient_snr(runs: Any, paper: bool = False, ax: Axes = None) -> Axes:
+def gradient_snr(runs: Any, ratio: str = "median", ax: Axes = None) -> Axes:
     """Plots the signal-to-noise ratios that `tfvn.callbacks.GradientSNR` logs.
 
     Args:
         runs: What `fit` returns when the callback was among its `callbacks`, or its logs, a
             dictionary; for several runs, a dictionary from their names to these.
-        paper: Whether to show `snr_paper_<layer>`, the ratio `E[g^2] / Var[g^2]` of the
-            k-tied paper, instead of `snr_<layer>`, the dimensionless `E[g]^2 / Var[g]`.
+        ratio: Which of them is shown: `"median"` or `"pooled"`, which compare layers and
+            runs; `"mean"`, which a few inert weights dominate; or `"paper"`, the ratio
+            `E[g^2] / Var[g^2]` of the k-tied paper. The callback explains them.
         ax: The matplotlib `Axes` to draw on; `None` makes one.
 
     Returns:
@@ -155,7 +164,8 @@ def gradient_snr(runs: Any, paper: bool = False, ax: Axes = None) -> Axes:
     >>> import tfvn
     >>> first = {"snr_last": [2.0, 1.0], "snr_paper_last": [9.0, 8.0]}
     >>> second = {"snr_last": [4.0, 3.0], "snr_paper_last": [7.0, 6.0]}
-    >>> ax = tfvn.plots.gradient_snr({"k = 2": first, "mean field": second})
+    >>> runs = {"k = 2": first, "mean field": second}
+    >>> ax = tfvn.plots.gradient_snr(runs, ratio="paper")
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['k = 2', 'mean field']
 
@@ -163,7 +173,11 @@ def gradient_snr(runs: Any, paper: bool = False, ax: Axes = None) -> Axes:
 
     - [Swiatkowski et al., 2020](https://arxiv.org/abs/2002.02655), figure 2
     """
-    found = {name: _ratios(logs, paper) for name, logs in runs_of("runs", runs).items()}
+    check_choice("ratio", ratio, tuple(_RATIOS))
+    prefix, formula = _RATIOS[ratio]
+    found = {
+        name: _ratios(logs, prefix) for name, logs in runs_of("runs", runs).items()
+    }
     layers = {layer for ratios in found.values() for layer in ratios}
     curves: dict[str, np.ndarray] = {}
     for name, ratios in found.items():
@@ -173,25 +187,23 @@ def gradient_snr(runs: Any, paper: bool = False, ax: Axes = None) -> Axes:
             curves[", ".join(parts)] = np.where(values > 0, values, np.nan)
     if not any(np.isfinite(values).any() for values in curves.values()):
         raise ValueError(
-            "Argument `runs` must have positive ratios, logged as `snr_<layer>` and "
-            "`snr_paper_<layer>` by `tfvn.callbacks.GradientSNR`. "
-            f"Received: ratios of the layers {sorted(layers)}"
+            f"Argument `runs` must have positive ratios, logged as `{prefix}<layer>` by "
+            f"`tfvn.callbacks.GradientSNR`. Received: ratios of the layers {sorted(layers)}"
         )
     with style.drawing(ax) as ax:
         _draw_curves(ax, curves)
-        ratio = "E[g²] / Var[g²]" if paper else "E[g]² / Var[g]"
-        ax.set(xlabel="epoch", ylabel=f"signal-to-noise ratio\n{ratio}", yscale="log")
+        ax.set(xlabel="epoch", ylabel=f"signal-to-noise ratio\n{formula}", yscale="log")
         place_legend(ax)
     return ax
 
 
-def _ratios(logs: Mapping[str, np.ndarray], paper: bool) -> dict[str, np.ndarray]:
-    # The callback logs both ratios. So a layer whose own name begins with `paper_` is not
-    # taken for another one.
+def _ratios(logs: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    # The callback always logs the paper's ratio and the mean. So a layer whose own name
+    # begins with `paper_` is not taken for another one.
     layers = [key.removeprefix("snr_") for key in logs if key.startswith("snr_")]
     layers = [layer for layer in layers if f"snr_paper_{layer}" in logs]
-    prefix = "snr_paper_" if paper else "snr_"
-    return {layer: logs[f"{prefix}{layer}"] for layer in layers}
+    named = {layer: f"{prefix}{layer}" for layer in layers}
+    return {layer: logs[key] for layer, key in named.items() if key in logs}
 
 
 def pruning_curve(

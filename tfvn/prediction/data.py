@@ -233,9 +233,15 @@ def length(x: Any) -> int:
         raise ValueError(
             "Argument `x` must be arrays with one row for each example, and the same "
             "number of rows in each; convert lists of numbers with `numpy.asarray`. "
-            f"Received: x of shapes {[tuple(shape) for shape in shapes]}"
+            f"Received: x of shapes {_first_few([tuple(shape) for shape in shapes])}"
         )
     return shapes[0][0]
+
+
+def _first_few(shapes: list[Any]) -> str:
+    # A nested list of numbers has a shape for each.
+    more = f", and {len(shapes) - 5:,} more" if len(shapes) > 5 else ""
+    return f"{shapes[:5]}{more}"
 
 
 def at_least_one_row(x: Any) -> Any:

@@ -114,6 +114,11 @@ class Classes(Outcome):
                 f"one-hot row, for each of {len(mean)} examples. Received: y of shape "
                 f"{y.shape}, with values such as {wrong[:3].tolist() or y[:1].tolist()}"
             )
+        if self.labels is not None and len(self.labels) != num_classes:
+            raise ValueError(
+                f"Argument `labels` must have a name for each of {num_classes} classes. "
+                f"Received: labels={self.labels!r}"
+            )
         return y.astype("int64")
 
     def measures(self) -> list[Measure]:

@@ -5,7 +5,6 @@ from typing import Any
 import keras
 
 from tfvn.kernel import KernelSpec
-from tfvn.layers.constructors import given
 from tfvn.layers.feed_forward import StochasticLayer
 
 Tensor = Any
@@ -61,37 +60,6 @@ class StochasticConvolution(StochasticLayer):
 
 class StochasticPlainConvolution(StochasticConvolution):
     """The common part of `Conv1D`, `Conv2D` and `Conv3D`."""
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: Any = 1,
-        groups: int = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        *,
-        posterior: Any = "mean_field",
-        prior: Any = "auto",
-        estimator: Any = None,
-        kl_method: str = "auto",
-        kl_weight: float | None = None,
-        bias_posterior: Any = None,
-        bias_prior: Any = "auto",
-        seed: int | None = None,
-        **kwargs: Any,
-    ):
-        super().__init__(**given(locals()))
 
     def kernel_spec(self, input_shape: tuple[int | None, ...]) -> KernelSpec:
         channels = self.check_channels(input_shape)

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from tfvn.layers.constructors import Preset
+from tfvn.layers.constructors import Preset, given
 from tfvn.layers.convolutional.base import StochasticPlainConvolution
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Variance
 
@@ -40,6 +40,37 @@ class Conv1D(StochasticPlainConvolution, keras.layers.Conv1D):
     >>> layer(np.ones((2, 8, 1))).shape
     TensorShape([2, 8, 4])
     """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        groups: int = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        *,
+        posterior: Any = "mean_field",
+        prior: Any = "auto",
+        estimator: Any = None,
+        kl_method: str = "auto",
+        kl_weight: float | None = None,
+        bias_posterior: Any = None,
+        bias_prior: Any = "auto",
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**given(locals()))
 
     def linear_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
         if self.padding != "causal":

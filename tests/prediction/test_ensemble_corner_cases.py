@@ -32,6 +32,40 @@ def test_masks_reach_layers_behind_the_noise(rest):
     np.testing.assert_allclose(padded.mean, short.mean, atol=1e-5)
 
 
+def attention(inputs):
+    """Its two tensors bring their own masks, which are no arguments of its call."""
+    return layers.MultiHeadAttention(1, 2, dropout=1e-7)(inputs, inputs)
+
+
+def told_to_train(inputs):
+    """A mask is no argument of a call that has other arguments by name."""
+    noisy = layers.GaussianNoise(1e-7)(inputs)
+    return layers.LSTM(2, return_sequences=True)(noisy, training=False)
+
+
+def behind_certain_weights(inputs):
+    """A layer that redraws its outputs, which keep the mask of its inputs."""
+    dense = tfvn.MeanFieldDense(3, prior=None)
+    outputs = dense(inputs)
+    for scale in dense.variable_groups["scale"]:
+        scale.assign(tf.fill(scale.shape, -20.0))
+    return layers.MultiHeadAttention(1, 2)(outputs, outputs)
+
+
+@pytest.mark.parametrize(
+    "rest", [attention, told_to_train, behind_certain_weights], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("seed", [1, [[1, 2]]])
+def test_masks_that_tensors_carry_reach_layers_behind_the_noise(rest, seed):
+    inputs = keras.Input((4,))
+    embedding = layers.Embedding(5, 3, "normal", mask_zero=True)
+    model = keras.Model(inputs, rest(embedding(inputs)))
+    x = np.array([[1, 2, 0, 0]])
+    answer = tfvn.ensemble_predict(model, x, 3, seed=seed, outputs="regression")
+    # The answer of the model itself, for which Keras passes the masks on.
+    np.testing.assert_allclose(answer.mean, model(x), atol=1e-5)
+
+
 class Positions(keras.Layer):
     """An embedding of six positions, whatever the batch."""
 

@@ -10,6 +10,7 @@ from keras import layers
 from models import CLASSES, FEATURES, X, sequential
 
 import tfvn
+from tfvn.prediction import batches
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ class TestEdges:
         assert capsys.readouterr().out == ""
 
     def test_long_work_shows_progress(self, capsys, monkeypatch):
-        monkeypatch.setattr(tfvn.prediction.ensemble, "_PATIENCE", 0.0)
+        monkeypatch.setattr(batches, "_PATIENCE", 0.0)
         tfvn.ensemble_predict(models.local(), np.zeros((40, FEATURES)), batch_size=16)
         assert "3/3" in capsys.readouterr().out
 
@@ -224,9 +225,7 @@ class TestEdges:
         monkeypatch.setattr("time.time", lambda: now[0])
         monkeypatch.setattr("time.perf_counter", lambda: now[0])
         shown = []
-        for index in tfvn.prediction.ensemble._progress(
-            iter(range(11)), total, verbose
-        ):
+        for index in batches.progress(iter(range(11)), total, verbose):
             shown.append(capsys.readouterr().out)
             now[0] += 4 if index else 100
         shown.append(capsys.readouterr().out)
@@ -242,7 +241,7 @@ class TestEdges:
     def test_a_slow_first_batch_alone_shows_nothing(self, capsys, monkeypatch):
         now = [0.0]
         monkeypatch.setattr("time.perf_counter", lambda: now[0])
-        for index in tfvn.prediction.ensemble._progress(iter(range(9)), 9, "auto"):
+        for index in batches.progress(iter(range(9)), 9, "auto"):
             now[0] += 0.1 if index else 100
         assert capsys.readouterr().out == ""
 

@@ -10,6 +10,7 @@ from keras import layers
 from models import CLASSES, FEATURES, X, sequential
 
 import tfvn
+from tfvn.prediction import batches
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,40 @@ def test_masks_reach_layers_behind_the_noise(rest):
         for x in ([1, 2, 0, 0], [1, 2])
     )
     np.testing.assert_allclose(padded.mean, short.mean, atol=1e-5)
+
+
+def attention(inputs):
+    """Its two tensors bring their own masks, which are no arguments of its call."""
+    return layers.MultiHeadAttention(1, 2, dropout=1e-7)(inputs, inputs)
+
+
+def told_to_train(inputs):
+    """A mask is no argument of a call that has other arguments by name."""
+    noisy = layers.GaussianNoise(1e-7)(inputs)
+    return layers.LSTM(2, return_sequences=True)(noisy, training=False)
+
+
+def behind_certain_weights(inputs):
+    """A layer that redraws its outputs, which keep the mask of its inputs."""
+    dense = tfvn.MeanFieldDense(3, prior=None)
+    outputs = dense(inputs)
+    for scale in dense.variable_groups["scale"]:
+        scale.assign(tf.fill(scale.shape, -20.0))
+    return layers.MultiHeadAttention(1, 2)(outputs, outputs)
+
+
+@pytest.mark.parametrize(
+    "rest", [attention, told_to_train, behind_certain_weights], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("seed", [1, [[1, 2]]])
+def test_masks_that_tensors_carry_reach_layers_behind_the_noise(rest, seed):
+    inputs = keras.Input((4,))
+    embedding = layers.Embedding(5, 3, "normal", mask_zero=True)
+    model = keras.Model(inputs, rest(embedding(inputs)))
+    x = np.array([[1, 2, 0, 0]])
+    answer = tfvn.ensemble_predict(model, x, 3, seed=seed, outputs="regression")
+    # The answer of the model itself, for which Keras passes the masks on.
+    np.testing.assert_allclose(answer.mean, model(x), atol=1e-5)
 
 
 class Positions(keras.Layer):
@@ -176,7 +211,7 @@ class TestEdges:
         assert capsys.readouterr().out == ""
 
     def test_long_work_shows_progress(self, capsys, monkeypatch):
-        monkeypatch.setattr(tfvn.prediction.ensemble, "_PATIENCE", 0.0)
+        monkeypatch.setattr(batches, "_PATIENCE", 0.0)
         tfvn.ensemble_predict(models.local(), np.zeros((40, FEATURES)), batch_size=16)
         assert "3/3" in capsys.readouterr().out
 
@@ -190,9 +225,7 @@ class TestEdges:
         monkeypatch.setattr("time.time", lambda: now[0])
         monkeypatch.setattr("time.perf_counter", lambda: now[0])
         shown = []
-        for index in tfvn.prediction.ensemble._progress(
-            iter(range(11)), total, verbose
-        ):
+        for index in batches.progress(iter(range(11)), total, verbose):
             shown.append(capsys.readouterr().out)
             now[0] += 4 if index else 100
         shown.append(capsys.readouterr().out)
@@ -208,7 +241,7 @@ class TestEdges:
     def test_a_slow_first_batch_alone_shows_nothing(self, capsys, monkeypatch):
         now = [0.0]
         monkeypatch.setattr("time.perf_counter", lambda: now[0])
-        for index in tfvn.prediction.ensemble._progress(iter(range(9)), 9, "auto"):
+        for index in batches.progress(iter(range(9)), 9, "auto"):
             now[0] += 0.1 if index else 100
         assert capsys.readouterr().out == ""
 

@@ -36,6 +36,8 @@ class _Held:
     # For a ragged tensor, which is kept with zeros at the ends of its rows.
     lengths: int | None = None
     is_sparse: bool = False
+    # The mask that Keras has attached to the tensor, maybe a placeholder too.
+    mask: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +48,7 @@ class _Step:
     args: Any
     kwargs: Any
     redraws: bool = False
+    mask: Any = None  # of the redrawn outputs
 
 
 class _Values:
@@ -75,19 +78,26 @@ class _Values:
             return result if leaf.index is None else _flatten(result)[leaf.index]
         if not isinstance(leaf, _Held):
             return leaf
-        value = self._repeat(leaf.index)
+        value = self._repeat(leaf.index, leaf.mask)
         if leaf.is_sparse:
             value = tf.sparse.from_dense(value)
         if leaf.lengths is not None:
             value = tf.RaggedTensor.from_tensor(value, self._repeat(leaf.lengths))
         return value
 
-    def _repeat(self, index: int) -> Tensor:
-        if self._copies == 1:
-            return self._held[index]
+    def _repeat(self, index: int, mask: Any = None) -> Tensor:
         if index not in self._repeated:
-            self._repeated[index] = tf.repeat(self._held[index], self._copies, axis=0)
+            value = self._held[index]
+            if self._copies > 1:
+                value = tf.repeat(value, self._copies, axis=0)
+            self._repeated[index] = self.with_mask(value, mask)
         return self._repeated[index]
+
+    def with_mask(self, value: Tensor, mask: Any) -> Tensor:
+        """Attaches the value of a mask to a tensor, unless there is none."""
+        if mask is not None:
+            private.set_keras_mask(value, self._fetch(mask))
+        return value
 
 
 class Program:
@@ -130,6 +140,7 @@ class Program:
             if step.redraws:
                 prepared = keras.tree.map_structure(values.once, step.args)
                 result = step.function(*prepared, copies=copies)
+                result = values.with_mask(result, step.mask)
             else:
                 args, kwargs = values.fetch_all((step.args, step.kwargs))
                 result = step.function(*args, **kwargs)
@@ -185,10 +196,15 @@ class Program:
         if not waits and has_rows and _can_redraw(operation, args, kwargs):
             prepared = operation.prepare(*args)
             if prepared is not None:
+                mask = private.get_keras_mask(args[0])
+                if mask is not None:
+                    keeps_mask = operation.supports_masking
+                    mask = operation.compute_mask(args[0], mask) if keeps_mask else None
+                mask = self._hold_one(mask)
                 # The structure is one argument, and may contain `None`.
                 args = (keras.tree.map_structure(self._hold_one, prepared),)
                 return self._defer(
-                    _Step(operation.redraw, args, {}, redraws=True), count
+                    _Step(operation.redraw, args, {}, redraws=True, mask=mask), count
                 )
         args, kwargs = self._hold(args), self._hold(kwargs)
         return self._defer(_Step(operation, args, kwargs), count)
@@ -215,7 +231,12 @@ class Program:
         # rows either.
         if not tf.is_symbolic_tensor(leaf) or tuple(leaf.shape[:1]) in ((), (1,)):
             return leaf
-        return _Held(self._place(leaf))
+        # Most layers get their masks as arguments, but those that were called with several
+        # tensors, or with arguments by name, get them from their tensors.
+        mask = private.get_keras_mask(leaf)
+        return _Held(
+            self._place(leaf), mask=None if mask is None else self._hold_one(mask)
+        )
 
     def _hold_ragged(self, leaf: tf.RaggedTensor) -> _Held:
         if leaf.ragged_rank > 1:

@@ -11,19 +11,32 @@ import contextlib
 import contextvars
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 Tensor = Any
 
 
+class Divergence(NamedTuple):
+    """What a layer reports about its KL.
+
+    Attributes:
+        nats: The KL in nats, without any weight.
+        loss: The weighted KL, which the layer has added to the losses.
+        call: The call of the outermost layer in which it did so.
+    """
+
+    nats: Tensor
+    loss: Tensor
+    call: Any
+
+
 class Record:
     """What the layers report during a pass.
 
     Attributes:
-        divergences: The KL of each layer that was called, in nats and without any
-            weight, by the layer's identity.
+        divergences: The KL of each layer that was called, by the layer's identity.
         draws: How many draws of the noise the loss was computed from.
         is_tracked: Whether the parts of the loss have been logged.
         asked: The seed generators that were asked for seeds, by identity, in a pass
@@ -32,7 +45,7 @@ class Record:
     """
 
     def __init__(self) -> None:
-        self.divergences: dict[int, Tensor] = {}
+        self.divergences: dict[int, Divergence] = {}
         self.draws = 0
         self.is_tracked = False
         self.asked: set[int] = set()
@@ -40,7 +53,8 @@ class Record:
 
     def kl(self) -> Tensor:
         """Returns the sum of the divergences of the last pass."""
-        return tf.add_n([tf.zeros(()), *self.divergences.values()])
+        nats = [divergence.nats for divergence in self.divergences.values()]
+        return tf.add_n([tf.zeros(()), *nats])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

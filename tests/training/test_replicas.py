@@ -164,6 +164,75 @@ class TestEqualOneDevice:
             two = fitted()
         assert_equal(one, two)
 
+    @pytest.mark.usefixtures("still")
+    def test_of_synchronized_normalization(self, two_replicas):
+        """Replicas take turns within the pass, and the last batch leaves one without rows."""
+
+        def fitted():
+            keras.utils.set_random_seed(1)
+            shared = tfvn.MeanFieldDense(3)
+            norm = keras.layers.BatchNormalization(synchronized=True)
+            layers = [keras.Input((3,)), shared, norm, shared, tfvn.MeanFieldDense(2)]
+            model = tfvn.Sequential(layers)
+            model.compile("sgd", "mse", jit_compile=False)
+            x, y = data(5)
+            fit = model.fit(x, y, batch_size=4, shuffle=False, verbose=0)
+            return fit.history, model.get_weights()
+
+        one = fitted()
+        with two_replicas.scope():
+            two = fitted()
+        assert_equal(one, two)
+
+    @pytest.mark.usefixtures("still")
+    def test_of_a_layer_that_averages(self, two_replicas):
+        """In the last batch, one replica averages over no rows."""
+
+        class Averages(keras.layers.Layer):
+            def call(self, inputs):
+                self.add_loss(0.1 * tf.reduce_mean(tf.square(inputs)))
+                return inputs
+
+        def averaging():
+            keras.utils.set_random_seed(1)
+            regular = keras.layers.Dense(2, kernel_regularizer="l2")
+            layers = [keras.Input((3,)), tfvn.MeanFieldDense(3), Averages(), regular]
+            model = tfvn.Sequential(layers)
+            model.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=False)
+            return model
+
+        with two_replicas.scope():
+            model = averaging()
+        x, y = data(1)
+        history = model.fit(x, y, verbose=0).history
+        regularizer = 0.01 * np.square(model.layers[-1].kernel.numpy()).sum()
+        added = history["loss"][0] + history["elbo"][0] - regularizer
+        hidden = model.layers[0](x)
+        np.testing.assert_allclose(
+            added, 0.05 * np.square(hidden).mean(), rtol=1e-4, atol=1e-6
+        )
+
+    @pytest.mark.parametrize("reduction", [None, "none"])
+    def test_refuses_a_loss_that_is_not_reduced(self, reduction, two_replicas):
+        with two_replicas.scope():
+            model = compiled(loss=keras.losses.MeanSquaredError(reduction=reduction))
+        with pytest.raises(
+            ValueError, match=r"to one number.*'mean_squared_error' with reduction="
+        ):
+            model.fit(*data(4), verbose=0)
+
+    def test_refuses_a_loss_with_a_call_of_its_own(self, two_replicas):
+        class Doubled(keras.losses.MeanSquaredError):
+            def __call__(self, *args):
+                return 2.0 * super().__call__(*args)
+
+        with two_replicas.scope():
+            model = compiled(loss=Doubled())
+        with pytest.raises(
+            ValueError, match=r"On several replicas.*class Doubled, which overrides"
+        ):
+            model.fit(*data(4), verbose=0)
+
     def test_refuses_a_loss_of_a_batch(self, two_replicas):
         def of_batch(y, y_pred):
             return tf.reduce_mean(tf.square(y - y_pred))
@@ -314,6 +383,16 @@ class TestRefusals:
         with pytest.raises(
             ValueError, match="gradient_accumulation_steps=2 with 2 rep"
         ):
+            model.fit(*data(4))
+
+    def test_weights_overwritten_with_averages(self, two_replicas):
+        with two_replicas.scope():
+            model = compiled()
+            optimizer = keras.optimizers.SGD(
+                0.1, use_ema=True, ema_overwrite_frequency=2
+            )
+            model.compile({"mean": "sgd", "default": optimizer}, "mse")
+        with pytest.raises(ValueError, match="ema_overwrite_frequency=2 with 2 rep"):
             model.fit(*data(4))
 
     def test_a_parameter_server(self, monkeypatch):

@@ -89,7 +89,7 @@ class WeightedKL(keras.Layer):
         """
         step = passes.current()
         # A layer that is called twice in a forward pass adds its KL once.
-        if not step.adds_kl or not self.has_kl or self._has_added_kl():
+        if not step.adds_kl or not self.has_kl or self._has_added_kl(step):
             return
         if step.owner is not None and step.kl_factor is None:
             raise ValueError(UNKNOWN_SIZE)
@@ -101,11 +101,17 @@ class WeightedKL(keras.Layer):
         loss = self.kl_weight.value * nats
         if step.owner is not None:
             loss *= step.kl_factor
-            step.record.divergences[id(self)] = nats
+            call = private.current_call()
+            step.record.divergences[id(self)] = passes.Divergence(nats, loss, call)
+        private.mark_as_kl(loss)
         self.add_loss(loss)
         self._kl_added = weakref.ref(loss)
 
-    def _has_added_kl(self) -> bool:
+    def _has_added_kl(self, step: passes.Pass) -> bool:
+        if step.owner is not None:
+            # The losses of a layer may be those of another replica.
+            last = step.record.divergences.get(id(self))
+            return last is not None and last.call is private.current_call()
         # Keras clears the losses when the outermost layer is called.
         added = self._kl_added and self._kl_added()
         return any(loss is added for loss in private.own_losses(self))

@@ -9,7 +9,6 @@ from tfvn import passes
 from tfvn.layers.weighted_kl import UNKNOWN_SIZE, weighted_layers
 from tfvn.training import elbo, schedules
 from tfvn.training.draws import Draw, LogMeanExpLoss, draw, of_last_pass, rows_of
-from tfvn.training.replica_loss import SUMS
 from tfvn.training.replicas import part_of_batch
 from tfvn.utils import private_training
 
@@ -75,7 +74,7 @@ class BoundLoss(keras.Model):
     def _is_averaged(self) -> bool:
         """Whether the joint loss of several draws is averaged over a batch."""
         losses = [loss for loss in keras.tree.flatten(self.loss) if loss is not None]
-        sums = [getattr(loss, "reduction", "mean") in SUMS for loss in losses]
+        sums = [getattr(loss, "reduction", "mean") == "sum" for loss in losses]
         if any(sums) and not all(sums):
             raise ValueError(
                 "On several replicas, with `sample_reduction='log_mean_exp'`, all losses "

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfvn import passes
+from tfvn.layers.weighted_kl import weighted_layers
 from tfvn.utils import private, private_training
 from tfvn.utils.models import all_layers, has_noise_per_example
 
@@ -63,9 +64,30 @@ def of_last_pass(model: keras.Model, y_pred: Any) -> Draw:
         model: The model.
         y_pred: The outputs of the pass.
     """
-    losses = [tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in model.losses]
+    losses = [
+        tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in _losses(model, y_pred)
+    ]
     loss = tf.add_n([tf.zeros(()), *losses])
     return Draw(y_pred, loss, passes.current().record.kl())
+
+
+def _losses(model: keras.Model, y_pred: Any) -> list[Tensor]:
+    """Returns the losses that the layers of a model have added in the last pass."""
+    step = passes.current()
+    replicas = model.distribute_strategy.num_replicas_in_sync
+    if step.owner is not model or replicas == 1:
+        return model.losses
+    # Replicas of one process share their layers, and so the lists in which Keras keeps the
+    # losses. They take turns where they communicate, which a synchronized batch
+    # normalization does within the pass. The lists then have the KL of another replica.
+    own = [step.record.divergences.get(id(layer)) for layer in weighted_layers(model)]
+    others = [loss for loss in model.losses if not private.is_marked_as_kl(loss)]
+    # A layer that averages over no rows adds NaN.
+    is_empty = tf.equal(rows_of(y_pred), 0)
+    return [divergence.loss for divergence in own if divergence is not None] + [
+        tf.where(is_empty & tf.math.is_nan(loss), tf.zeros_like(loss), loss)
+        for loss in others
+    ]
 
 
 def rows_of(x: Any) -> Tensor:
@@ -123,6 +145,21 @@ def _rows(structure: Any, start: Tensor, count: Tensor) -> Any:
 
 class BatchLossError(ValueError):
     """A loss returns one number for a batch instead of a value for each example."""
+
+
+def check_uses_call(loss: keras.losses.Loss, where: str) -> None:
+    """Raises if a loss is more than the reduced values that its `call` returns.
+
+    Args:
+        loss: A loss, of which only `call` will be used.
+        where: The beginning of the error message.
+    """
+    if type(loss).__call__ is not keras.losses.Loss.__call__:
+        raise ValueError(
+            f"{where}, a loss must leave `__call__` to Keras; override its method `call`, "
+            f"which returns a value for each example. Received: loss {loss.name!r} of "
+            f"class {type(loss).__name__}, which overrides `__call__`"
+        )
 
 
 class LogMeanExpLoss:
@@ -189,6 +226,7 @@ class _ShareOfExamples(keras.losses.Loss):
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         loss = private_training.get_loss(self._given, y_true, y_pred)
+        check_uses_call(loss, "With `sample_reduction='log_mean_exp'`")
         values = loss.call(
             keras.ops.convert_to_tensor(y_true, loss.dtype),
             keras.ops.convert_to_tensor(y_pred, loss.dtype),

@@ -6,14 +6,11 @@ import keras
 import tensorflow as tf
 
 from tfvn import passes
-from tfvn.training.draws import GivenLoss
+from tfvn.training.draws import GivenLoss, check_uses_call
 from tfvn.training.replicas import share_of_mean
 from tfvn.utils import private, private_training
 
 Tensor = Any
-
-# The reductions of a loss that are not divided by the number of examples.
-SUMS = ("sum", "none", None)
 
 
 class ReplicaLoss(keras.losses.Loss):
@@ -42,9 +39,16 @@ class ReplicaLoss(keras.losses.Loss):
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         part = passes.current().record.part
-        if part is None or self.reduction in SUMS:
-            loss = private_training.get_loss(self._given, y_true, y_pred)
+        loss = private_training.get_loss(self._given, y_true, y_pred)
+        if part is None or self.reduction == "sum":
             return loss(y_true, y_pred, sample_weight)
+        if self.reduction in (None, "none"):
+            raise ValueError(
+                "On several replicas, a loss must be reduced to one number; pass "
+                "`reduction='sum_over_batch_size'` or `'sum'`. Received: loss "
+                f"{self.name!r} with reduction={self.reduction!r}"
+            )
+        check_uses_call(loss, "On several replicas")
         values = self.call(
             *keras.tree.map_structure(
                 lambda y: keras.ops.convert_to_tensor(y, self.dtype), (y_true, y_pred)
@@ -56,8 +60,8 @@ class ReplicaLoss(keras.losses.Loss):
                 "average over all axes but the first one. Received: loss "
                 f"{self.name!r}, which returns one number"
             )
-        loss = GivenLoss(values, self.reduction, self.dtype)
-        value = loss(y_true, y_pred, sample_weight)
+        given = GivenLoss(values, self.reduction, self.dtype)
+        value = given(y_true, y_pred, sample_weight)
         if self.reduction != "mean_with_sample_weight":
             sample_weight = None  # Keras does not divide by it.
         masks = [private.get_keras_mask(tensor) for tensor in (values, y_pred)]

@@ -88,6 +88,19 @@ def check_steps(model: keras.Model) -> None:
             f"gradient_accumulation_steps={next(filter(None, counts))} with "
             f"{strategy.num_replicas_in_sync} replicas"
         )
+    overwrites = [
+        getattr(optimizer, "ema_overwrite_frequency", None)
+        for optimizer in optimizers.values()
+        if getattr(optimizer, "use_ema", False)
+    ]
+    if not has_several_workers(strategy) and any(overwrites):
+        raise ValueError(
+            "Keras can't overwrite weights with their averages every few steps on replicas "
+            "that are CPUs; use an optimizer with `ema_overwrite_frequency=None`, and "
+            "`keras.callbacks.SwapEMAWeights`. Received: "
+            f"ema_overwrite_frequency={next(filter(None, overwrites))} with "
+            f"{strategy.num_replicas_in_sync} replicas"
+        )
 
 
 def _are_cpus(strategy: tf.distribute.Strategy) -> bool:
@@ -144,7 +157,9 @@ def check_last_batch(
     size = batch_size or 32
     last = (data.size or size) % size or size
     normalizes = any(
-        isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+        isinstance(layer, keras.layers.BatchNormalization)
+        and layer.trainable
+        and not layer.synchronized
         for layer in all_layers(model)
     )
     if normalizes and last < count:

@@ -141,6 +141,20 @@ def own_losses(layer: keras.Layer) -> list[Tensor]:
     return layer._get_own_losses()
 
 
+def mark_as_kl(loss: Tensor) -> None:
+    """Marks a loss of a layer as its weighted KL.
+
+    Keras keeps the losses of a layer in one list, without names. It marks tensors in this
+    way too.
+    """
+    loss._tfvn_is_kl = True
+
+
+def is_marked_as_kl(loss: Tensor) -> bool:
+    """Whether a loss of a layer is its weighted KL."""
+    return getattr(loss, "_tfvn_is_kl", False)
+
+
 def clear_losses(model: keras.Layer) -> None:
     """Removes the losses that the layers of a model have added.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from tfvn.analysis.spectrum import scale_matrix
 from tfvn.plots import style
 from tfvn.plots.inputs import numbers
 from tfvn.plots.room import place_legend
@@ -134,8 +135,4 @@ def _scales(layer: Any, weight: str) -> np.ndarray:
         return numbers("layer", layer, ndim=2)
     # This raises if the layer is not built or has no such weight.
     layer.posterior_distribution(weight)
-    posterior = layer.posteriors[weight]
-    spec = posterior.spec
-    variance = np.broadcast_to(np.asarray(posterior.variance()), spec.shape)
-    axes = spec.input_axes + spec.output_axes
-    return np.sqrt(variance.transpose(axes).reshape(spec.rows, spec.columns))
+    return scale_matrix(layer.posteriors[weight])

@@ -17,6 +17,9 @@ from typing import Any
 
 from tfvn.utils.validation import check_path
 
+# The file of a SavedModel that has its graph.
+FILE = "saved_model.pb"
+
 # The errors of a rename to a target that exists.
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
@@ -85,9 +88,9 @@ def find(base: pathlib.Path) -> dict[int, pathlib.Path]:
 
 def resolve(path: pathlib.Path) -> pathlib.Path:
     """Returns the directory of a SavedModel: the path itself, or its newest version."""
-    if (path / "saved_model.pb").is_file():
+    if (path / FILE).is_file():
         return path
-    versions = {n: p for n, p in find(path).items() if (p / "saved_model.pb").is_file()}
+    versions = {n: p for n, p in find(path).items() if (p / FILE).is_file()}
     if not versions:
         raise FileNotFoundError(
             "Argument `path` must be an export, or a directory of numbered exports. "

@@ -40,6 +40,14 @@ CASES = {
         lambda: tfvn.distributions.noise_law("gaussian", std=3),
         r"must be some of \['mean', 'stddev'\]. Received: std=3",
     ),
+    "mean of a noise": (
+        lambda: tfvn.distributions.noise_law("gaussian", mean="a"),
+        r"`mean` must be a finite number. Received: mean='a'",
+    ),
+    "degrees of freedom": (
+        lambda: tfvn.distributions.DiminishingStudentT("a"),
+        r"`df` must be a finite number greater than 0. Received: df='a'",
+    ),
     "noise of a layer": (
         lambda: tfvn.distributions.noise_law("rayleigh", scale=1, stddev=3),
         r"must be some of \['scale'\]. Received: stddev=3",

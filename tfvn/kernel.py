@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 Tensor = Any
@@ -52,6 +53,12 @@ class KernelSpec:
         if axes == tuple(range(len(axes))):
             return kernel
         return tf.transpose(kernel, [axes.index(axis) for axis in range(len(axes))])
+
+    def to_matrix(self, values: Any) -> np.ndarray:
+        """Returns a value for each weight as a matrix of rows and columns."""
+        axes = self.input_axes + self.output_axes
+        values = np.reshape(values, self.shape)
+        return np.transpose(values, axes).reshape(self.rows, self.columns)
 
     def from_columns(self, values: Tensor) -> Tensor:
         """Returns a value per column in a shape that broadcasts to the kernel."""

@@ -69,7 +69,7 @@ def _row_of(cls: type) -> str:
 
 
 # The laws of weights that have a density, and so no finite KL to single values.
-_CONTINUOUS = ("gaussian", "uniform", "correlated gaussian")
+_CONTINUOUS = ("gaussian", "uniform", support.CORRELATED)
 _CHECKED_DRAWS = 64
 
 # The scale of the spike, relative to that of the slab.

@@ -3,7 +3,8 @@
 Constructors, error messages, the documentation and the test harness read these tables;
 nothing else in the library knows which combinations exist. The column of a posterior is
 its `law`, the family of the weight distribution: `"gaussian"`, `"uniform"`,
-`"bernoulli"`, all of independent weights, or `"correlated gaussian"`. The `ANY` cell of a row applies to all laws that the row does not name.
+`"bernoulli"`, all of independent weights, or `"correlated gaussian"`. The `ANY` cell of a
+row applies to all laws that the row does not name.
 
 A part from outside the library adds its row when it is registered.
 """
@@ -45,11 +46,11 @@ _DISCRETE = refused("a discrete posterior has an infinite KL to a density")
 _NOT_NAMED = refused("its `support` names neither that law nor `ANY`")
 _NO_SEQUENCES = refused("it was registered without `recurrent`")
 
-_CORRELATED = "correlated gaussian"
+CORRELATED = "correlated gaussian"
 _SIGNS = refused("its random signs would change the correlations between weights")
 _INDEPENDENT = refused("it is defined for independent weights")
 
-_LAWS = ("gaussian", "uniform", "bernoulli", _CORRELATED)
+_LAWS = ("gaussian", "uniform", "bernoulli", CORRELATED)
 
 # law -> cell
 Row = dict[str, Cell]
@@ -58,10 +59,10 @@ Row = dict[str, Cell]
 ESTIMATORS: dict[str, Row] = {
     "local": {
         "gaussian": EXACT,
-        _CORRELATED: refused("it draws outputs as if the weights were independent"),
+        CORRELATED: refused("it draws outputs as if the weights were independent"),
         ANY: MOMENT_MATCHING,
     },
-    "flipout": {_CORRELATED: _SIGNS, ANY: EXACT},
+    "flipout": {CORRELATED: _SIGNS, ANY: EXACT},
     "weights": {ANY: EXACT},
     "mean": {ANY: Cell("no noise: the weight-scaling rule")},
 }
@@ -72,7 +73,7 @@ RECURRENT_ESTIMATORS: dict[str, Row] = {
         ANY: refused("it samples outputs, but all steps must use the same weights")
     },
     "flipout": {
-        _CORRELATED: _SIGNS,
+        CORRELATED: _SIGNS,
         ANY: Cell("one sample and its signs for the whole sequence"),
     },
     "weights": {ANY: Cell("one sample for the whole sequence")},
@@ -88,18 +89,18 @@ PRIORS: dict[str, Row] = {
         **_ESTIMATED,
         "gaussian": CLOSED_FORM,
         "uniform": CLOSED_FORM,
-        _CORRELATED: CLOSED_FORM,
+        CORRELATED: CLOSED_FORM,
     },
     "log_uniform": {
         **_ESTIMATED,
         "gaussian": CLOSED_FORM,
         "uniform": CONSTANT,
-        _CORRELATED: _INDEPENDENT,
+        CORRELATED: _INDEPENDENT,
     },
     "ard": {
         **_ESTIMATED,
         "gaussian": CLOSED_FORM,
-        _CORRELATED: _INDEPENDENT,
+        CORRELATED: _INDEPENDENT,
         ANY: refused("the ARD prior is defined for Gaussian posteriors only"),
     },
     "laplace": {**_ESTIMATED, "gaussian": CLOSED_FORM},

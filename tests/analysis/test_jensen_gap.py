@@ -98,14 +98,17 @@ class TestModel:
         assert gap.prior == math.inf
         assert gap.rows[0].variance == pytest.approx((0.02 * size) ** 2, rel=1e-4)
 
+    @pytest.mark.parametrize("normalize", [True, False])
     @pytest.mark.parametrize("prior_scale", [None, 0.5])
-    def test_prior(self, prior_scale):
+    def test_prior(self, prior_scale, normalize):
         noise = tfvn.distributions.noise_law("inverse_nakagami", concentration=3.0)
         model, kernel = linear_model(
-            noise, self.X, normalize=False, prior_scale=prior_scale, kl_weight=1.0
+            noise, self.X, normalize=normalize, prior_scale=prior_scale, kl_weight=1.0
         )
         gap = tfvn.jensen_gap(model, self.X, self.Y, self.LOSS, prior_scale=2.0)
+        # Noise that is divided by its mean is as other noise with a narrower prior.
         scale, spread = prior_scale or 2.0, 2.0
+        scale /= float(noise.mean()) if normalize else 1.0
         slope = 0.5 / spread - np.square(kernel) / (2 * scale**2)
         expected = 0.5 * spread**2 / 3.0 * np.sum(np.square(slope))
         assert gap.prior == pytest.approx(expected, rel=1e-5)

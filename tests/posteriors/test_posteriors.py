@@ -360,3 +360,10 @@ class TestKernelSpec:
     def test_convolution(self):
         spec = KernelSpec((3, 2, 4, 6), output_axes=(3,))
         assert (spec.rows, spec.columns) == (24, 6)
+
+    def test_to_matrix_reverses_from_matrix(self):
+        spec = KernelSpec((2, 3, 4), output_axes=(0, 2))
+        kernel = np.random.default_rng(0).normal(size=spec.shape)
+        matrix = spec.to_matrix(kernel)
+        np.testing.assert_array_equal(matrix[1, 1 * 4 + 2], kernel[1, 1, 2])
+        np.testing.assert_array_equal(spec.from_matrix(matrix), kernel)

@@ -93,3 +93,49 @@ def client(clients, request):
 @pytest.fixture(scope="session")
 def rows():
     return np.random.default_rng(0).normal(size=(5, 4)).astype("float32")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, in which the command is run."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory):
+    """An export whose mean tells its pixels: the sums of the upper and lower rows."""
+    inputs = keras.Input((2, 2, 1))
+    hidden = keras.layers.Reshape((2, 2))(inputs)
+    hidden = keras.layers.Lambda(lambda x: keras.ops.sum(x, -1), output_shape=(2,))(
+        hidden
+    )
+    hidden = keras.layers.GaussianNoise(1e-9)(hidden)
+    base = tmp_path_factory.mktemp("models") / "images"
+    return tfvn.export_ensemble(
+        keras.Model(inputs, hidden), base, 2, outputs="regression"
+    )
+
+
+@pytest.fixture(scope="session")
+def people(tmp_path_factory):
+    """An export with an input of text and one of numbers, and two outputs."""
+    name, age = (
+        keras.Input((1,), dtype="string", name="name"),
+        keras.Input((), name="age"),
+    )
+    known = keras.layers.StringLookup(vocabulary=["Eve"], output_mode="one_hot")(name)
+    hidden = keras.layers.Concatenate()([known, keras.layers.Reshape((1,))(age)])
+    hidden = tfvn.MeanFieldDense(3, prior=None)(hidden)
+    outputs = {
+        "risk": keras.layers.Dense(1, activation="sigmoid")(hidden),
+        "dose": keras.layers.Dense(2)(hidden),
+    }
+    base = tmp_path_factory.mktemp("models") / "people"
+    return tfvn.export_ensemble(
+        keras.Model({"name": name, "age": age}, outputs),
+        base,
+        2,
+        outputs={"risk": "binary_probabilities", "dose": "regression"},
+        labels={"risk": ["low", "high"]},
+    )

@@ -123,9 +123,10 @@ class TestParameters:
         assert model.evaluate(X, Y, verbose=0) == pytest.approx(expected, rel=1e-5)
 
     def test_exported_by_keras(self, tmp_path):
-        functional().export(tmp_path / "export", verbose=False)
+        model = still(functional())
+        model.export(tmp_path / "export", verbose=False)
         served = tf.saved_model.load(tmp_path / "export")
-        assert served.serve(X).shape == (SIZE, 2)
+        np.testing.assert_allclose(served.serve(X), model(X), rtol=1e-5, atol=1e-6)
 
 
 def test_a_layer_without_weight_is_in_the_log():

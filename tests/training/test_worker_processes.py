@@ -1,6 +1,6 @@
 """Workers that are processes: their start, the loss of one, and backups.
 
-`benchmarks/worker_kills.py` starts them, and ends them whatever happens.
+`benchmarks/worker_processes.py` starts them, and ends them whatever happens.
 """
 
 import inspect
@@ -25,99 +25,101 @@ LOST = "ConnectionError: A worker of the `MultiWorkerMirroredStrategy` was lost"
 
 
 @pytest.fixture
-def kills(monkeypatch):
-    """The benchmark as a module, which its processes import too."""
+def processes(monkeypatch):
+    """Workers, as a module that the processes import too."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    import worker_processes
+
+    return worker_processes
+
+
+def test_killed_workers_end_as_if_they_had_not_been(processes, tmp_path):
     import worker_kills
 
-    return worker_kills
-
-
-def test_killed_workers_end_as_if_they_had_not_been(kills, tmp_path):
-    wanted = kills.undisturbed(tmp_path / "whole")
+    wanted = worker_kills.undisturbed(tmp_path / "whole")
     assert len(wanted) == 2
     assert wanted[0] == wanted[1]
     # The first kills the chief at the end of the last epoch.
-    for number, moment in enumerate(kills.moments(20)[:4:3]):
-        outcome = kills.one_round(tmp_path / str(number), moment, wanted)
+    for number, moment in enumerate(worker_kills.moments(20)[:4:3]):
+        outcome = worker_kills.one_round(tmp_path / str(number), moment, wanted)
         assert outcome.is_good, outcome
 
 
-def begun(kills, workers, epoch=1):
+def begun(processes, workers, epoch=1):
     for worker in workers:
-        event = worker.wait_for(kills.Event("begin", epoch), timeout=300)
+        event = worker.wait_for(processes.Event("begin", epoch), timeout=300)
         assert event is not None, worker.events
 
 
-def error_of(kills, worker, timeout):
+def error_of(processes, worker, timeout):
     start = time.monotonic()
-    event = worker.wait_for(kills.Event("error"), timeout=timeout)
+    event = worker.wait_for(processes.Event("error"), timeout=timeout)
     assert event is not None, worker.events
     return event.value, time.monotonic() - start
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_silent_worker(kills, tmp_path, index):
-    with kills.running(tmp_path, epochs=10_000) as workers:
-        begun(kills, workers)
+def test_silent_worker(processes, tmp_path, index):
+    with processes.running(tmp_path, epochs=10_000) as workers:
+        begun(processes, workers)
         workers[index].send(signal.SIGSTOP)
-        error, seconds = error_of(kills, workers[1 - index], 60)
+        error, seconds = error_of(processes, workers[1 - index], 60)
     assert error.startswith(LOST)
-    assert seconds < kills.END_TIMEOUT
+    assert seconds < processes.END_TIMEOUT
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_missing_worker(kills, tmp_path, index):
-    with kills.running(tmp_path, timeout=3) as workers:
+def test_missing_worker(processes, tmp_path, index):
+    with processes.running(tmp_path, timeout=3) as workers:
         missing = workers[1 - index]
         missing.send(signal.SIGKILL)
-        assert workers[index].wait_for(kills.Event("start"), timeout=300)
-        error, seconds = error_of(kills, workers[index], 60)
+        assert workers[index].wait_for(processes.Event("start"), timeout=300)
+        error, seconds = error_of(processes, workers[index], 60)
     assert error.startswith("TimeoutError: Not all workers have started within 3 sec")
     assert f"no answer from worker {1 - index} at 127.0.0.1:" in error
     assert seconds < 10
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_worker_that_ends_before_tensorflow_has_started(kills, tmp_path, index):
-    with kills.running(tmp_path, ends=(index, "met")) as workers:
+def test_worker_that_ends_before_tensorflow_has_started(processes, tmp_path, index):
+    with processes.running(tmp_path, ends=(index, "met")) as workers:
         other = workers[1 - index]
-        assert other.wait_for(kills.Event("start"), timeout=300)
-        error, seconds = error_of(kills, other, 60)
+        assert other.wait_for(processes.Event("start"), timeout=300)
+        error, seconds = error_of(processes, other, 60)
     assert error.startswith("TimeoutError: A worker was there and ended before")
     # TensorFlow gets 15 seconds, and takes some more.
-    assert seconds < kills.END_TIMEOUT
+    assert seconds < processes.END_TIMEOUT
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_worker_that_ends_before_it_makes_its_model(kills, tmp_path, index):
-    with kills.running(tmp_path, ends=(index, "started")) as workers:
+def test_worker_that_ends_before_it_makes_its_model(processes, tmp_path, index):
+    with processes.running(tmp_path, ends=(index, "started")) as workers:
         other = workers[1 - index]
-        assert other.wait_for(kills.Event("start"), timeout=300)
-        error, seconds = error_of(kills, other, 60)
+        assert other.wait_for(processes.Event("start"), timeout=300)
+        error, seconds = error_of(processes, other, 60)
     assert error.startswith(LOST)
-    assert seconds < kills.END_TIMEOUT
+    assert seconds < processes.END_TIMEOUT
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_signal_ends_a_worker_that_waits_or_trains(kills, tmp_path, index):
-    with kills.running(tmp_path, timeout=120) as workers:
+def test_signal_ends_a_worker_that_waits_or_trains(processes, tmp_path, index):
+    with processes.running(tmp_path, timeout=120) as workers:
         workers[1 - index].send(signal.SIGKILL)
         waiting = workers[index]
-        assert waiting.wait_for(kills.Event("start"), timeout=300)
+        assert waiting.wait_for(processes.Event("start"), timeout=300)
         time.sleep(0.5)
         waiting.send(signal.SIGTERM)
         waiting.process.join(10)
         assert waiting.process.exitcode == -signal.SIGTERM
-    with kills.running(tmp_path, epochs=10_000) as workers:
-        begun(kills, workers)
+    with processes.running(tmp_path, epochs=10_000) as workers:
+        begun(processes, workers)
         workers[index].send(signal.SIGTERM)
         workers[index].process.join(10)
         assert workers[index].process.exitcode == -signal.SIGTERM
-        error, seconds = error_of(kills, workers[1 - index], 60)
+        error, seconds = error_of(processes, workers[1 - index], 60)
     assert error.startswith(LOST)
-    assert seconds < kills.END_TIMEOUT
+    assert seconds < processes.END_TIMEOUT
 
 
 def ip(command, of):
@@ -129,17 +131,17 @@ def ip(command, of):
     )
 
 
-def test_cut_network(kills, tmp_path):
+def test_cut_network(processes, tmp_path):
     """Two workers in networks of their own, between which the cable is pulled."""
     for command in ("ip", "nsenter"):
         if shutil.which(command) is None:
             pytest.skip(f"needs the command {command}")
     hosts = ("10.99.0.1", "10.99.0.2")
     options = {"own_network": True, "epochs": 10_000}
-    with kills.running(tmp_path, hosts, **options) as workers:
+    with processes.running(tmp_path, hosts, **options) as workers:
         for worker in workers:
             first = worker.wait_for(
-                kills.Event("ready"), kills.Event("error"), timeout=300
+                processes.Event("ready"), processes.Event("error"), timeout=300
             )
             if first.name == "error":
                 pytest.skip(f"a process may not have its own network: {first.value}")
@@ -152,18 +154,18 @@ def test_cut_network(kills, tmp_path):
             ip("link set lo up", of=pid)
         for worker in workers:
             worker.go_on()
-        begun(kills, workers)
+        begun(processes, workers)
         ip("link set cable down", of=second)
         for worker in workers:
-            error, seconds = error_of(kills, worker, 60)
+            error, seconds = error_of(processes, worker, 60)
             assert error.startswith(LOST)
-            assert seconds < kills.END_TIMEOUT
+            assert seconds < processes.END_TIMEOUT
 
 
-def test_example_of_the_docstring(kills, tmp_path):
+def test_example_of_the_docstring(processes, tmp_path):
     text = inspect.getdoc(tfvn.multi_worker_strategy)
     program = text.partition("```python\n")[2].partition("```")[0]
-    addresses = [f"127.0.0.1:{port}" for port in kills.free_ports(2)]
+    addresses = [f"127.0.0.1:{port}" for port in processes.free_ports(2)]
     processes = []
     try:
         for index in range(2):

@@ -4,7 +4,10 @@ When a new release breaks one of these tests, `tfvn/utils/private.py` is the fil
 """
 
 import ast
+import importlib
+import inspect
 import pathlib
+import pkgutil
 
 import keras
 import numpy as np
@@ -17,6 +20,17 @@ from tfvn.utils import private
 
 LIBRARY = pathlib.Path(tfvn.__file__).parent
 FOREIGN = ("keras.src", "tensorflow.python")
+
+# The private names of Keras that classes of the library override: no public method is called
+# where these are.
+OVERRIDDEN = {
+    "_backend_update_step",
+    "_create_dropout_mask",
+    "_flatten_metrics_in_order",
+    "_get_metrics_result_or_logs",
+    "_maybe_symbolic_build",
+    "_trackable_children",
+}
 
 
 def functional():
@@ -54,6 +68,32 @@ class TestOneModule:
             if node.attr not in ours
         )
         assert not found, f"move these members to tfvn/utils/private.py: {found}"
+
+    def test_overrides(self):
+        """A name that is Keras's by chance would change what Keras does."""
+        found = {
+            name
+            for cls in _classes()
+            for name in _private_names(cls, ("tfvn.",))
+            & _private_names(cls, ("keras.",))
+        }
+        assert found == OVERRIDDEN
+
+
+def _classes():
+    """Yields the classes of the library."""
+    for module in pkgutil.walk_packages(tfvn.__path__, "tfvn."):
+        if module.name != "tfvn.__main__":
+            for value in vars(importlib.import_module(module.name)).values():
+                if inspect.isclass(value):
+                    yield value
+
+
+def _private_names(cls, places):
+    """Returns the private names in those of a class's bases that are in some modules."""
+    bases = [base for base in cls.__mro__ if base.__module__.startswith(places)]
+    names = {name for base in bases for name in vars(base) if _is_private(name)}
+    return names - {"_abc_impl"}  # which Python gives to every abstract class
 
 
 def _is_private(name):

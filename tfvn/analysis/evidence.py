@@ -1,4 +1,4 @@
-"""The marginal likelihood of a Laplace approximation, and the precisions that maximise it."""
+"""The marginal likelihood of a Laplace approximation, and the precisions that maximize it."""
 
 import dataclasses
 import math
@@ -31,6 +31,11 @@ class Evidence:
         squares: For Normal targets with unknown noise, the sum of the squared residuals;
             else 0.
         count: Number of these residuals; 0 if the noise is known.
+
+    Reference:
+
+    - [MacKay, 1992](https://doi.org/10.1162/neco.1992.4.3.415)
+    - [Immer et al., 2021](https://arxiv.org/abs/2104.04975), equation 6
     """
 
     eigenvalues: Array
@@ -48,10 +53,10 @@ class Evidence:
         prior = prior_precision * self.squared_norm
         return float(self.log_likelihood + 0.5 * (data + volume - prior))
 
-    def maximise(
+    def maximize(
         self, prior_precision: float | None, noise_precision: float | None
     ) -> tuple[float, float]:
-        """Returns both precisions; those that are `None` maximise the marginal likelihood.
+        """Returns both precisions; those that are `None` maximize the marginal likelihood.
 
         Newton's method in their logarithms, with a shorter step where the value would
         fall. The maximum is unique.

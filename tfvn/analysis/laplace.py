@@ -201,7 +201,7 @@ class _Scan:
         )
         self._check(evidence, prior_precision)
         unknown = self._likelihood.noise_is_unknown
-        prior, noise = evidence.maximise(prior_precision, None if unknown else 1.0)
+        prior, noise = evidence.maximize(prior_precision, None if unknown else 1.0)
         posterior = posterior_class(
             prior_precision=prior,
             log_marginal_likelihood=evidence.value(prior, noise),

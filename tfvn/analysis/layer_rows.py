@@ -14,15 +14,12 @@ from tfvn.analysis.counterparts import counterpart_of, reason_against
 from tfvn.analysis.spread import spread_of
 from tfvn.layers.base import RandomWeightsLayer
 from tfvn.layers.noise.base import NoiseLayer, NoisyKernelLayer
-from tfvn.prediction.noise import noise_of
+from tfvn.prediction.noise import NAMES_OF_AMOUNTS, noise_of
 from tfvn.random import Stream
 from tfvn.training.groups import group_of
 from tfvn.utils import private
 
 RANDOM, NOISE, PLAIN = "random", "noise", "plain"
-
-# The attributes of Keras's noise layers that say how much noise they draw.
-_AMOUNTS = ("rate", "stddev", "dropout", "recurrent_dropout")
 
 # Arguments of a distribution that say nothing about its shape.
 _TECHNICAL = ("name", "dtype", "validate_args", "allow_nan_stats")
@@ -202,7 +199,7 @@ def _noise(layer: Any) -> str:
         kind = getattr(layer, "structure", getattr(layer, "gates", None))
         law = type(layer.noise).__name__
         return law if kind is None else f"{law}, {kind}"
-    amounts = {name: getattr(layer, name, None) for name in _AMOUNTS}
+    amounts = {name: getattr(layer, name, None) for name in NAMES_OF_AMOUNTS}
     shown = [f"{k}={v:g}" for k, v in amounts.items() if isinstance(v, float) and v]
     return ", ".join(shown) or "its own"
 

@@ -48,21 +48,15 @@ def explained_variance(layer: Any, weight: str = "kernel") -> dict[str, np.ndarr
     posterior = inside.posteriors[weight]
     explained = {"scale": _explained(scale_matrix(posterior))}
     if not posterior.zero_mean:
-        explained["mean"] = _explained(as_matrix(posterior, posterior.mean()))
+        means = np.asarray(posterior.mean(), "float64")
+        explained["mean"] = _explained(posterior.spec.to_matrix(means))
     return explained
 
 
 def scale_matrix(posterior: Posterior) -> np.ndarray:
     """Returns the standard deviations of a kernel as a matrix, in float64."""
-    return as_matrix(posterior, posterior.distribution().stddev())
-
-
-def as_matrix(posterior: Posterior, values: Any) -> np.ndarray:
-    """Returns a value for each weight of a kernel as a matrix of rows and columns."""
-    spec = posterior.spec
-    values = np.asarray(values, "float64").reshape(spec.shape)
-    axes = spec.input_axes + spec.output_axes
-    return values.transpose(axes).reshape(spec.rows, spec.columns)
+    scales = np.asarray(posterior.distribution().stddev(), "float64")
+    return posterior.spec.to_matrix(scales)
 
 
 def _explained(matrix: np.ndarray) -> np.ndarray:

@@ -7,7 +7,6 @@ import keras
 import numpy as np
 
 from tfvn.analysis.factors import nearest_factors
-from tfvn.kernel import KernelSpec
 from tfvn.posteriors import GaussianDropout, KTied, MeanField, Posterior
 from tfvn.posteriors.gaussian_dropout import LARGEST_LOG_ALPHA
 
@@ -89,7 +88,7 @@ def _(posterior: MeanField, means: np.ndarray, scale: float, typical: float) -> 
 
 @_start_scales.register
 def _(posterior: KTied, means: np.ndarray, scale: float, typical: float) -> None:
-    matrix = _as_matrix(posterior.spec, relative_scales(means, scale, typical))
+    matrix = posterior.spec.to_matrix(relative_scales(means, scale, typical))
     variables = posterior.log_factors
     factors = nearest_factors(matrix, variables[0].shape[1])
     for variable, factor in zip(variables, factors, strict=True):
@@ -113,11 +112,6 @@ def _(
     log_alpha = np.clip(2.0 * np.log(scale), -LARGEST_LOG_ALPHA, LARGEST_LOG_ALPHA)
     variable = posterior.log_alpha_variable
     variable.assign(np.full(variable.shape, log_alpha))
-
-
-def _as_matrix(spec: KernelSpec, values: np.ndarray) -> np.ndarray:
-    axes = spec.input_axes + spec.output_axes
-    return np.transpose(values, axes).reshape(spec.rows, spec.columns)
 
 
 def _root_mean_square(values: np.ndarray) -> float:

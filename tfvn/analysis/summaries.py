@@ -17,6 +17,7 @@ from tfvn.analysis.layer_rows import (
 )
 from tfvn.analysis.spread import QUANTILES
 from tfvn.utils import private
+from tfvn.utils.models import is_stock
 from tfvn.utils.tables import html_table, text_table
 
 _PARTS = (
@@ -199,9 +200,9 @@ def summary(model: keras.Model) -> Summary:
 
 def _class_of(model: keras.Layer) -> str:
     """Returns the class of a model; that of a functional one has no public name."""
-    is_own = not type(model).__module__.startswith(("keras.", "tfvn."))
     is_functional = isinstance(model, private.Functional)
-    return "Model" if is_functional and not is_own else type(model).__name__
+    is_unnamed = is_functional and is_stock(type(model))
+    return "Model" if is_unnamed else type(model).__name__
 
 
 # How the tables show a row.

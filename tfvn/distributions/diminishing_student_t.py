@@ -8,6 +8,7 @@ from tensorflow_probability import distributions as tfd
 from tfvn.distributions import trainable
 from tfvn.distributions.scalar import ScalarDistribution
 from tfvn.distributions.serialization import register
+from tfvn.utils.validation import check_number
 
 
 @register
@@ -49,9 +50,7 @@ class DiminishingStudentT(ScalarDistribution):
                 "because its density lacks the normaliser that depends on them; use a "
                 f"`tfd.StudentT`. Received: df={df}"
             )
-        if not df > 0:
-            raise ValueError(f"Argument `df` must be positive. Received: df={df}")
-        self.df = df
+        self.df = check_number("df", df, above=0)
         super().__init__(parameters, dtype, tfd.NOT_REPARAMETERIZED)
 
     @classmethod

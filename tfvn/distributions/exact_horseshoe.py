@@ -61,6 +61,10 @@ def log_scaled_e1(t: Any) -> Any:
 
     Args:
         t: A tensor that is not negative. At zero the result is infinite.
+
+    Reference:
+
+    - [DLMF](https://dlmf.nist.gov/6.6#E2), equation 6.6.2, for the series
     """
     is_small = t < _BORDER
     # Each branch gets only arguments for which it is finite, because the gradient of

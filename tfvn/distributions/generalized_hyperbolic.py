@@ -126,6 +126,11 @@ def log_k0e(z: Any) -> Any:
 
     Args:
         z: A positive tensor.
+
+    Reference:
+
+    - [DLMF](https://dlmf.nist.gov/10.31#E2), equation 10.31.2, for the series
+    - [DLMF](https://dlmf.nist.gov/10.32#E9), equation 10.32.9, for the integral
     """
     is_small = z < _BORDER
     # Each branch gets only arguments for which it is finite, because the gradient of

@@ -5,11 +5,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn.distributions.scalar import SMALLEST_SCALE
 from tfvn.distributions.serialization import register, remember
 from tfvn.distributions.sums_over_weights import Exponentials, sums_of_exponentials
-
-# The smallest standard deviation: ratios to it stay finite in float32.
-_SMALLEST_SCALE = 1e-12
 
 
 @register
@@ -47,7 +45,7 @@ class LogVarianceNormal(tfd.Normal):
         parameters.pop("variances")
         self.log_variance = tf.convert_to_tensor(log_variance)
         self._variances = variances
-        scale = tf.maximum(tf.exp(0.5 * self.log_variance), _SMALLEST_SCALE)
+        scale = tf.maximum(tf.exp(0.5 * self.log_variance), SMALLEST_SCALE)
         super().__init__(loc, scale, validate_args, allow_nan_stats, name=name)
         remember(self, parameters)
 

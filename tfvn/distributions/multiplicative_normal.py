@@ -5,11 +5,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from tfvn.distributions.scalar import SMALLEST_SCALE
 from tfvn.distributions.serialization import register, remember
-
-# The smallest standard deviation. Without it, a weight of mean zero would have scale zero
-# and no density.
-_SMALLEST_SCALE = 1e-12
 
 
 @register
@@ -51,7 +48,8 @@ class MultiplicativeNormal(tfd.Normal):
         loc = tf.convert_to_tensor(loc)
         self.log_alpha = tf.convert_to_tensor(log_alpha, dtype=loc.dtype)
         scale = tf.exp(0.5 * self.log_alpha) * tf.abs(loc)
-        scale = tf.maximum(scale, _SMALLEST_SCALE)
+        # A weight of mean zero would have scale zero, and no density.
+        scale = tf.maximum(scale, SMALLEST_SCALE)
         super().__init__(loc, scale, validate_args, allow_nan_stats, name=name)
         remember(self, parameters)
 

@@ -59,7 +59,7 @@ def _bernoulli(keep_probability: float = 0.8) -> tfd.Distribution:
 
 @register_noise("gaussian")
 def _gaussian(mean: float = 1.0, stddev: float = 0.5) -> tfd.Distribution:
-    stddev = check_number("stddev", stddev, least=0)
+    mean, stddev = check_number("mean", mean), check_number("stddev", stddev, least=0)
     return tfd.Normal(float(mean), float(stddev))
 
 

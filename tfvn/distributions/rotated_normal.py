@@ -46,6 +46,11 @@ class RotatedNormal(tfd.Distribution):
     ... )
     >>> d.stddev().numpy().tolist()
     [[2.0], [1.0]]
+
+    Reference:
+
+    - [Ritter et al., 2018](https://openreview.net/forum?id=Skdvd2xAZ), section 3, for
+      matrix-normal distributions
     """
 
     def __init__(

@@ -1,9 +1,13 @@
-"""The base class of the library's own distributions of single numbers."""
+"""What the library's own distributions of single numbers share."""
 
 from typing import Any
 
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
+
+# The smallest standard deviation: so small that it adds no noise, and large enough that
+# its square, its inverse and its logarithm are finite in float32.
+SMALLEST_SCALE = 1e-12
 
 
 class ScalarDistribution(tfd.Distribution):

@@ -20,10 +20,6 @@ register = registry.register
 get = registry.get
 serialize = registry.serialize
 
-# The smallest standard deviation: so small that it adds no noise, and large enough that
-# its square, its inverse and its logarithm are finite in float32.
-SMALLEST_SCALE = 1e-12
-
 
 def once_per_reading(method: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
     """Makes a method of a `Posterior.read()` result compute its tensor only once."""

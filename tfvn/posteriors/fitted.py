@@ -11,6 +11,7 @@ from tensorflow_probability import distributions as tfd
 from tfvn import distributions, random
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors.base import Posterior, register
+from tfvn.support import CORRELATED
 from tfvn.utils.validation import check_number
 
 Tensor = Any
@@ -148,7 +149,7 @@ class MatrixNormal(FittedNormal):
     - [Ritter et al., 2018](https://openreview.net/forum?id=Skdvd2xAZ), section 3
     """
 
-    law = "correlated gaussian"
+    law = CORRELATED
 
     def scale_shape(self, spec: KernelSpec) -> tuple[int, ...]:
         return (spec.rows, spec.columns)

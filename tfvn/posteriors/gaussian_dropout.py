@@ -9,13 +9,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfvn import distributions, random
+from tfvn.distributions.scalar import SMALLEST_SCALE
 from tfvn.kernel import LinearOp
-from tfvn.posteriors.base import (
-    SMALLEST_SCALE,
-    NormalPosterior,
-    once_per_reading,
-    register,
-)
+from tfvn.posteriors.base import NormalPosterior, once_per_reading, register
 from tfvn.utils.validation import as_number, check_choice
 
 Tensor = Any

@@ -10,6 +10,7 @@ import tensorflow_probability as tfp
 from tfvn import distributions
 from tfvn.kernel import KernelSpec
 from tfvn.posteriors.base import Posterior, get, once_per_reading, register, serialize
+from tfvn.support import CORRELATED
 
 Tensor = Any
 
@@ -49,7 +50,7 @@ class Pruned(Posterior):
     def __init__(self, posterior: Any = "mean_field"):
         super().__init__()
         self.posterior: Posterior = unpruned(get(posterior)).clone()
-        if self.posterior.law == "correlated gaussian":
+        if self.posterior.law == CORRELATED:
             raise ValueError(
                 "Weights that are correlated can't be pruned one by one, because the others "
                 "would change too; expected a posterior of independent weights, such as "

@@ -8,8 +8,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfvn import distributions, random
+from tfvn.distributions.scalar import SMALLEST_SCALE
 from tfvn.kernel import KernelSpec
-from tfvn.posteriors.base import SMALLEST_SCALE, Posterior, register
+from tfvn.posteriors.base import Posterior, register
 from tfvn.utils.validation import check_choice
 
 Tensor = Any

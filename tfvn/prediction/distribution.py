@@ -55,6 +55,12 @@ class PredictiveDistribution(EnsemblePrediction):
     ((3, 1), (3, 1))
     >>> np.round(answer.aleatoric_std[:, 0], 6).tolist()
     [0.5, 0.5, 0.5]
+
+    Reference:
+
+    - [Lakshminarayanan et al., 2017](https://arxiv.org/abs/1612.01474), section 2.4
+    - [Depeweg et al., 2018](https://arxiv.org/abs/1710.07283), for the two parts of the
+      standard deviation
     """
 
     aleatoric_std: np.ndarray | None = None

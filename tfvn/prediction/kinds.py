@@ -17,7 +17,13 @@ from tfvn.prediction.outputs import (
     REGRESSION,
 )
 from tfvn.utils import private, private_training
-from tfvn.utils.models import functional_graph, last_layers, losses_of, output_names
+from tfvn.utils.models import (
+    functional_graph,
+    is_stock,
+    last_layers,
+    losses_of,
+    output_names,
+)
 
 AUTO = "auto"
 
@@ -249,9 +255,7 @@ def last_activation(layer: Any) -> Any:
     if isinstance(layer, keras.layers.Softmax):
         return keras.activations.softmax
     # In a user's layer, an attribute `activation` may mean anything.
-    call = getattr(type(layer), "call", None)
-    module = getattr(call, "__module__", "") or ""
-    if not module.startswith(("keras.", "tfvn.")):
+    if not is_stock(getattr(type(layer), "call", None)):
         return None
     activation = getattr(layer, "activation", None)
     return activation.func if isinstance(activation, functools.partial) else activation

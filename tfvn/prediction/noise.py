@@ -37,6 +37,10 @@ _AMOUNTS: dict[type, tuple[str, ...]] = {
     private.DataLayer: (),  # augmentation belongs to training
 }
 
+NAMES_OF_AMOUNTS = tuple(
+    dict.fromkeys(name for names in _AMOUNTS.values() for name in names)
+)
+
 # The types of TensorFlow's ops that draw random numbers.
 _RANDOM_OP = re.compile(
     "(Stateful|Stateless)?"

@@ -47,6 +47,10 @@ class EnsemblePrediction:
     >>> answer = tfvn.ensemble_predict(model, np.ones((2, 4)), num_samples=5)
     >>> {name: array.shape for name, array in answer.to_dict().items()}["entropy"]
     (2,)
+
+    Reference:
+
+    - [Depeweg et al., 2018](https://arxiv.org/abs/1710.07283)
     """
 
     mean: np.ndarray

@@ -10,8 +10,13 @@ import keras
 import tensorflow as tf
 
 from tfvn import passes, random
-from tfvn.prediction import noise, row_seeds
+from tfvn.prediction import noise
 from tfvn.prediction.blocks import map_blocks, split, whole_blocks
+from tfvn.prediction.draws_by_row import (
+    draws_by_row,
+    hashed,
+    with_a_kernel_per_row,
+)
 from tfvn.prediction.outputs import summaries_of
 from tfvn.prediction.program import Program, draws_without_rows, state_variables
 from tfvn.prediction.rows import as_tensor, specs_of
@@ -79,7 +84,7 @@ class Sampler:
 
             def estimator_of(layer: Any) -> Any:
                 own = what.estimator_of(layer) if what.estimator_of else layer.estimator
-                return row_seeds.with_a_kernel_per_row(layer, own)
+                return with_a_kernel_per_row(layer, own)
 
             self._pass = dataclasses.replace(self._pass, estimator_of=estimator_of)
         noise.prepare(model, what.batch_statistics)
@@ -242,9 +247,7 @@ class Sampler:
 
             def draw_rows(rows: list[Tensor], *unused: Any) -> Any:
                 *held, seeds = rows
-                outputs = row_seeds.draws_by_row(
-                    draw, held, seeds, num_samples, self._is_tiled
-                )
+                outputs = draws_by_row(draw, held, seeds, num_samples, self._is_tiled)
                 return summaries_of(outputs, kinds, parts, level, seeds), []
 
             def draw_block(
@@ -264,7 +267,7 @@ class Sampler:
                 return summaries_of(outputs, kinds, parts, level), states
 
             if self._by_row:
-                held = [*held, row_seeds.hashed(seed)]
+                held = [*held, hashed(seed)]
                 seed = tf.zeros([2], tf.int32)
             # A separate function, so that its outputs are known before it is called.
             specs = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in held]

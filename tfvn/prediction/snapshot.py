@@ -13,9 +13,8 @@ import keras
 import numpy as np
 
 from tfvn.layers.weighted_kl import WeightedKL
-from tfvn.prediction.program import functional_graph
 from tfvn.utils import private_training
-from tfvn.utils.models import all_layers
+from tfvn.utils.models import all_layers, functional_graph
 
 # Most attributes have these types; stopping here is faster.
 _PLAIN_TYPES = frozenset({bool, int, float, str, type(None)})

@@ -12,8 +12,8 @@ import tensorflow_probability as tfp
 
 from tfvn.layers.base import stochastic_layers
 from tfvn.likelihoods import Likelihood
+from tfvn.prediction.draws_by_row import with_a_kernel_per_row
 from tfvn.prediction.kinds import name_of
-from tfvn.prediction.row_seeds import with_a_kernel_per_row
 
 # The directory of a SavedModel for files that are not part of its graph.
 FOLDER = "assets.extra"

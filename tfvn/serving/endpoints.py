@@ -165,10 +165,7 @@ def _inputs(
             "the model is neither sequential nor functional. Received: "
             f"input_signature=None for a {type(model).__name__}"
         )
-    # For sequential models, Keras has no public name for the structure of the inputs.
-    structure = input_signature
-    if structure is None:
-        structure = graph.input
+    structure = graph.input if input_signature is None else input_signature
     leaves = keras.tree.flatten(structure)
     for leaf in leaves:
         _check_dense(leaf)

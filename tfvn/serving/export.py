@@ -17,6 +17,7 @@ from tfvn.serving.endpoints import SEED, Endpoints
 from tfvn.serving.labels import Labels, by_output, checked_labels
 from tfvn.serving.saved_model import SavedModel, reason, to_array
 from tfvn.utils import private
+from tfvn.utils.model_copies import check_built
 from tfvn.utils.models import all_layers
 from tfvn.utils.validation import check_count
 
@@ -144,11 +145,7 @@ def export_ensemble(
 
 
 def _check(model: Any) -> None:
-    if not isinstance(model, keras.Model) or not model.built:
-        raise ValueError(
-            "Argument `model` must be a `keras.Model` that has been built. "
-            f"Received: model={model!r}"
-        )
+    check_built(model)
     stateful = [
         layer.name for layer in all_layers(model) if getattr(layer, "stateful", False)
     ]

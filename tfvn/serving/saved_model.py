@@ -16,7 +16,8 @@ import tensorflow as tf
 from google.protobuf import message
 from tensorflow.core.protobuf import saved_model_pb2
 
-FILE = "saved_model.pb"
+from tfvn.serving.versions import FILE
+
 _TAG = "serve"
 
 # Lines of an error that say where it was raised, not what is wrong.

@@ -17,6 +17,9 @@ from typing import Any
 
 from tfvn.utils.validation import check_path
 
+# The file of a SavedModel that has its graph.
+FILE = "saved_model.pb"
+
 # The errors of a rename to a target that exists.
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
@@ -94,7 +97,7 @@ def resolve(path: pathlib.Path) -> pathlib.Path:
     Args:
         path: The argument `PATH` of a command.
     """
-    if (path / "saved_model.pb").is_file():
+    if (path / FILE).is_file():
         return path
     exports = _exports(path)
     if not exports:
@@ -107,7 +110,7 @@ def resolve(path: pathlib.Path) -> pathlib.Path:
 
 def _exports(base: pathlib.Path) -> list[pathlib.Path]:
     """Returns the versions that are SavedModels, the newest last."""
-    return [x for x in find(base).values() if (x / "saved_model.pb").is_file()]
+    return [x for x in find(base).values() if (x / FILE).is_file()]
 
 
 def _what_is_there(path: pathlib.Path) -> str:
@@ -118,7 +121,7 @@ def _what_is_there(path: pathlib.Path) -> str:
         others = ", ".join(map(str, _exports(path.parent)))
         return ", which does not exist" + (f"; there are: {others}" if others else "")
     # A glob passes over directories that this process may not read.
-    files = path.glob("*/*/saved_model.pb")
+    files = path.glob(f"*/*/{FILE}")
     places = sorted({str(x.parents[1]) for x in files if x.parent.name.isdecimal()})
     hint = f", but there are exports in {', '.join(places)}" if places else ""
     return f": it has none{hint}"

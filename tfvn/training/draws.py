@@ -9,12 +9,9 @@ import tensorflow as tf
 from tfvn import passes
 from tfvn.layers.weighted_kl import weighted_layers
 from tfvn.utils import private, private_training
-from tfvn.utils.models import all_layers, has_noise_per_example
+from tfvn.utils.models import all_layers, has_noise_per_example, is_stock
 
 Tensor = Any
-
-# Layers of these modules add no loss that depends on the size of a batch.
-_OUR_MODULES = ("keras.", "tfvn.")
 
 
 class Draw(NamedTuple):
@@ -123,9 +120,9 @@ def _can_repeat_rows(model: keras.Model, x: Any) -> bool:
     symbols = tf.nest.flatten(getattr(model, "inputs", None) or [])
     if any(symbol is not None and symbol.shape[0] is not None for symbol in symbols):
         return False  # a model for batches of one size
+    # A user's layer may add a loss that depends on the size of a batch.
     return all(
-        type(layer).__module__.startswith(_OUR_MODULES)
-        and getattr(layer, "activity_regularizer", None) is None
+        is_stock(type(layer)) and getattr(layer, "activity_regularizer", None) is None
         for layer in all_layers(model)
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 
 from tfvn.utils import private
-from tfvn.utils.models import all_layers
+from tfvn.utils.models import all_layers, is_stock
 
 
 @contextlib.contextmanager
@@ -27,7 +27,7 @@ def known_objects(model: keras.Layer) -> Iterator[None]:
     found: dict[str, Any] = {}
     for layer in all_layers(model):
         cls = getattr(layer, "original_class", None) or type(layer)
-        if not _is_known(cls):
+        if not is_stock(cls):
             found[keras.saving.get_registered_name(cls)] = cls
         for value in vars(layer).values():
             is_function = isinstance(value, types.FunctionType)
@@ -56,7 +56,7 @@ def with_functions(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
 def takes_functions(cls: type) -> bool:
     """Whether `from_config` of a class takes functions themselves."""
     maker = next(base for base in cls.__mro__ if "from_config" in vars(base))
-    return _is_known(maker)
+    return is_stock(maker)
 
 
 def check_functions(layer: keras.Layer, copy: keras.Layer) -> None:
@@ -79,10 +79,6 @@ def check_functions(layer: keras.Layer, copy: keras.Layer) -> None:
                 f"{key}={value.__module__}.{value.__qualname__}, for which "
                 f"{other.__module__}.{other.__qualname__} was found"
             )
-
-
-def _is_known(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] in ("keras", "tfvn")
 
 
 def _is_function(value: Any) -> bool:

@@ -12,6 +12,12 @@ def all_layers(model: keras.Layer) -> list[keras.Layer]:
     return private.flatten_layers(model)
 
 
+def is_stock(part: Any) -> bool:
+    """Whether a class or a function is one of Keras or of this library, and not a user's."""
+    module = getattr(part, "__module__", None) or ""
+    return module.partition(".")[0] in ("keras", "tfvn")
+
+
 def functional_graph(operation: Any) -> Any:
     """Returns the graph that a call of a model follows, or `None` for other calls."""
     call = getattr(type(operation), "call", None)

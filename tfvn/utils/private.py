@@ -2,7 +2,8 @@
 
 A new release may change any of them without notice. So the library uses each only here,
 with the reason why no public name is enough, and with a test in `tests/utils` that fails
-when it changes. Those for training and for data are in `private_training.py`.
+when it changes. Those for training and for data are in `private_training.py`. A method that
+overrides a private one of Keras stands in its class; `tests/utils/test_private.py` lists them.
 """
 
 import contextlib

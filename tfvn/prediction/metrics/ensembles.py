@@ -125,6 +125,10 @@ class MutualInformation(_DrawsMetric):
     >>> metric.update_state(None, np.array([[[0.5, 0.5], [0.5, 0.5]]]))
     >>> float(metric.result())
     0.0
+
+    Reference:
+
+    - [Houlsby et al., 2011](https://arxiv.org/abs/1112.5745), equation 2
     """
 
     reads_labels = False

@@ -40,11 +40,11 @@ class GradientSNR(Guard):
     `1 / (window - 3)` and the pooled ratio about `1 / (window - 1)`, not 0.
 
     Parameters whose gradients do not vary count in the pooled ratio only; if no gradient
-    varies, all are NaN. In mixed precision the gradients are those of the unscaled loss, and batches
-    that the optimizer skips do not count. With gradient accumulation they are the gradients
-    of single batches. The callback does not change training in any bit. Without `data` it
-    keeps the gradients of the last batches in memory; with `data`, an epoch costs `window`
-    additional training steps.
+    varies, all are NaN. In mixed precision the gradients are those of the unscaled loss, and
+    batches that the optimizer skips do not count. With gradient accumulation they are the
+    gradients of single batches. The callback does not change training in any bit. Without
+    `data` it keeps the gradients of the last batches in memory; with `data`, an epoch costs
+    `window` additional training steps.
 
     Args:
         layer: A layer with a random kernel, such as a `tfvn.MeanFieldLSTM`; a wrapper
@@ -148,13 +148,7 @@ class GradientSNR(Guard):
             seen = min(int(self._count.numpy()), self.window)
             gradients = self._recorded.numpy()[:seen]
             if not self._has_seen_gradients:
-                warnings.warn(
-                    "`GradientSNR` records the gradients that `train_step` passes to "
-                    "`model.optimizer.apply` or `apply_gradients`; let `train_step` update "
-                    "the layer's scales with `model.optimizer`. "
-                    f"Received: layer={self._name!r}, with no gradients for its scales",
-                    stacklevel=2,
-                )
+                warnings.warn(self._none_seen(), stacklevel=2)
         else:
             with preserved_state(self.model):
                 batches = self._batches(epoch)
@@ -213,6 +207,15 @@ class GradientSNR(Guard):
                 lambda array, rows=chosen: tf.constant(array[rows]), arrays
             )
 
+    def _none_seen(self) -> str:
+        """Says that `train_step` has updated the scales without the optimizer."""
+        return (
+            "`GradientSNR` records the gradients that `train_step` passes to "
+            "`model.optimizer.apply` or `apply_gradients`; let `train_step` update the "
+            "layer's scales with `model.optimizer`. "
+            f"Received: layer={self._name!r}, with no gradients for its scales"
+        )
+
     def _step(self, batch: Any) -> Tensor:
         """Returns the gradients of the scales for a batch, as one vector."""
         seen: list[Tensor] = []
@@ -226,12 +229,7 @@ class GradientSNR(Guard):
         with intercepted(self.model.optimizer, receive, applies=False):
             getattr(self.model, "run_train_step", self.model.train_step)(batch)
         if not seen:
-            raise ValueError(
-                "`GradientSNR` records the gradients that `train_step` passes to "
-                "`model.optimizer.apply` or `apply_gradients`; let `train_step` update "
-                "the layer's scales with `model.optimizer`. "
-                f"Received: layer={self._name!r}, with no gradients for its scales"
-            )
+            raise ValueError(self._none_seen())
         return seen[-1]
 
 

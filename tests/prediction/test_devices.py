@@ -51,7 +51,7 @@ class TestEnsemble:
                     tfvn.VarianceLSTM(2, stateful=True),
                 ]
             )
-        x = X[:48].reshape(4, 4, 3)
+        x = X[:16].reshape(4, 4, 3)
         answers = [
             tfvn.ensemble_predict(model, x, num_samples=3, seed=1, outputs="regression")
             for _ in range(2)

@@ -109,7 +109,7 @@ class TestLauncher:
         done = launch("inspect", str(tmp_path))
         assert done.returncode == 2
         assert done.stdout == ""
-        assert done.stderr.startswith("tfvn: error: Argument `path` must be an export")
+        assert done.stderr.startswith("tfvn: error: PATH must be an export")
         assert done.stderr.count("\n") == 1
 
     def test_what_is_no_log_line_is_passed_on(self, capfd, log_level_unset):

@@ -47,9 +47,11 @@ def variance(gap=0.001, mean_weights=0.1, dense1=7.0, conv1=-3.0, gain=0.01):
     return {"dropout": dropout, "variance": ours, "zero-mean": ours}
 
 
-def tanh(conv2=0.993, dense1=0.992, both=0.975):
+def tanh(conv2=0.993, dense1=0.992, both=0.975, with_beta=(0.992, 0.975)):
     rows = {"deterministic": 0.994, "conv2": conv2, "dense1": dense1}
     rows["conv2 and dense1"] = both
+    names = ("dense1, with beta", "conv2 and dense1, with beta")
+    rows.update(zip(names, with_beta, strict=True))
     return {name: {"accuracy": modes(ensemble=e)} for name, e in rows.items()}
 
 
@@ -154,9 +156,12 @@ CASES = [
     ("lenet5-variance", variance(0.006, 0.4, 3.0, 1.0, 0.001), [D, D, D, D]),
     ("lenet5-variance", variance(0.03, 0.9, -3.0, 1.0, -0.001), [C, C, C, C]),
     ("lenet5-variance", variance(conv1=9.0), [R, R, C, R]),
-    ("lenet5-tanh", tanh(), [R, R]),
-    ("lenet5-tanh", tanh(conv2=0.986, both=0.99), [D, D]),
-    ("lenet5-tanh", tanh(conv2=0.9, both=0.995), [C, C]),
+    ("lenet5-tanh", tanh(), [R, R, R, R]),
+    ("lenet5-tanh", tanh(conv2=0.986, both=0.99), [D, D, D, R]),
+    ("lenet5-tanh", tanh(conv2=0.9, both=0.995), [C, C, C, D]),
+    # Networks that guess do not show that a second variance layer costs something.
+    ("lenet5-tanh", tanh(dense1=0.11, both=0.1), [C, C, R, R]),
+    ("lenet5-tanh", tanh(with_beta=(0.986, 0.99)), [R, R, D, D]),
     ("lenet5-noise", noise(), [R, R]),
     ("lenet5-noise", noise(0.97, 0.994), [D, C]),
     ("phase-transition", transition(), [R, R, R, R]),

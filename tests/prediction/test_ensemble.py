@@ -100,6 +100,28 @@ def test_draws_as_plain_looping_does(make):
     assert_same_distribution(looped, drawn)
 
 
+@pytest.mark.parametrize("estimator", ["local", "weights"])
+@pytest.mark.parametrize("bias_posterior", [None, "mean_field"])
+def test_draws_of_a_zero_mean_layer_are_around_its_bias(estimator, bias_posterior):
+    layer = tfvn.VarianceDense(
+        3,
+        estimator=estimator,
+        bias_posterior=bias_posterior,
+        bias_initializer=keras.initializers.Constant(5.0),
+    )
+    model = keras.Sequential([keras.Input((4,)), layer])
+    answer = tfvn.ensemble_predict(
+        model,
+        np.ones((2, 4)),
+        300,
+        seed=1,
+        outputs="regression",
+        return_samples=True,
+        verbose=0,
+    )
+    ztests.assert_mean(answer.samples.swapaxes(0, 1), 5.0)
+
+
 def test_the_test_of_distributions_can_fail():
     model = models.local()
     looped = by_looping(model, X[:2], DRAWS)

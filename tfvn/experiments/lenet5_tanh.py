@@ -1,4 +1,4 @@
-"""Zero-mean layers learn even if nothing can turn their variances into means.
+"""Do zero-mean layers learn if nothing can turn their variances into means?
 
 One might think that a ReLU turns the variance of an activation into a mean, which the next
 layer reads. With tanh and without biases the activations of a variance layer keep mean
